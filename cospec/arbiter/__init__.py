@@ -1,0 +1,1 @@
+"""The arbiter: region layout, the network, and adapters on disk."""

@@ -1,0 +1,91 @@
+"""The console script: collects the verbs and turns what a user can cause into one line and an exit code.
+
+A verb is a module of this package with a function `command`; its docstring's first line is the help text. Verb modules
+import nothing heavy at the top, since `cospec --help` imports them all: torch and the rest belong inside `command`.
+Exit codes: 0 done, 1 a negative answer (such as `cospec doctor`), 2 wrong use or input, 130 interrupted.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from cospec import __version__
+
+# In the order of the help page. A new verb is one new file and one name here.
+VERBS = ("demo", "generate", "rollout", "label", "eval", "doctor")
+
+_USER_ERRORS = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def build_app() -> typer.Typer:
+    """The typer application with every verb registered."""
+    app = typer.Typer(
+        name="cospec",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        # Plain help: rich's would double the start-up time.
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for verb in VERBS:
+        command = import_module(f"cospec.cli.{verb}").command
+        app.command(verb)(_with_exit_codes(command))
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cospec {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Collaborative speculative decoding: an arbiter decides at every mismatch of a draft and a target model."""
+
+
+def _with_exit_codes(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except _USER_ERRORS as error:
+            # A traceback of a user's mistake hides the message; of a fault of ours it is the message.
+            if os.environ.get("COSPEC_TRACEBACK"):
+                raise
+            _say(f"error: {error}")
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as stop:
+            _say(_interrupt_line(stop))
+            raise typer.Exit(130) from stop
+
+    return wrapped
+
+
+def _interrupt_line(stop: KeyboardInterrupt) -> str:
+    """What `cospec.cli.options.on_interrupt` noted about the work already done."""
+    notes = "; ".join(getattr(stop, "__notes__", []))
+    return f"interrupted; kept: {notes}" if notes else "interrupted; files written so far stay as they are"
+
+
+def _say(message: str) -> None:
+    print(f"cospec: {message}", file=sys.stderr)
+
+
+def run() -> None:
+    """Entry point of `cospec` and `python -m cospec`."""
+    try:
+        build_app()(prog_name="cospec")
+    except KeyboardInterrupt as stop:
+        _say(_interrupt_line(stop))
+        sys.exit(130)

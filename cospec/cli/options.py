@@ -1,0 +1,103 @@
+"""Options that several verbs share, each spelt and explained once; use them as annotations of a verb's parameters."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+# --- the pair and where it runs --------------------------------------------------------------------------------------
+
+PairOption = Annotated[
+    Path | None, typer.Option("--pair", metavar="PAIR.yaml", help="File that describes draft and target.")
+]
+DraftOption = Annotated[
+    str | None, typer.Option("--draft", metavar="MODEL", help="Draft: directory or Hub id (with --target).")
+]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", metavar="MODEL", help="Target: directory or Hub id (with --draft).")
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device", help="Such as cpu, cuda, cuda:1. Left out: the pair file's, else cuda where there is one."
+    ),
+]
+DtypeOption = Annotated[
+    Literal["auto", "float32", "bfloat16", "float16"] | None,
+    typer.Option(
+        "--dtype", help="Type of the weights; auto is the checkpoint's. Left out: the pair file's, else auto."
+    ),
+]
+AttnOption = Annotated[
+    Literal["sdpa", "eager"] | None,
+    typer.Option("--attn", help="Attention implementation; the arbiter's mask needs one of these two."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="Write the result here.")]
+
+# --- decoding --------------------------------------------------------------------------------------------------------
+
+PromptsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts", metavar="FILE.jsonl", help='Rows {"id", "prompt" | "messages" | "prompt_ids", "gold", "task"}.'
+    ),
+]
+RuleOption = Annotated[
+    str | None, typer.Option("--rule", help="What decides at a mismatch: strict, never, always, arbiter.")
+]
+ArbiterOption = Annotated[
+    Path | None,
+    typer.Option("--arbiter", metavar="DIR", help="Directory of a trained arbiter; implies --rule arbiter."),
+]
+ThresholdOption = Annotated[
+    float, typer.Option("--threshold", min=0.0, max=1.0, help="The arbiter keeps the draft's token above this.")
+]
+BonusOption = Annotated[
+    Literal["arbitrated", "target"] | None,
+    typer.Option(
+        "--bonus",
+        help="The token after a fully accepted block: an arbitrated draft token, or the target's own. "
+        "Left out: the rule's usual one.",
+    ),
+]
+NumDraftTokensOption = Annotated[
+    int, typer.Option("--num-draft-tokens", help="Draft tokens a round, K in the method; at least 1.")
+]
+MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", help="Most tokens to write for a prompt.")]
+EosOption = Annotated[
+    list[int] | None,
+    typer.Option("--eos-token-id", help="Ending token id; repeatable; replaces the model's own."),
+]
+BatchSizeOption = Annotated[int, typer.Option("--batch-size", min=1, help="Prompts decoded together.")]
+TemperatureOption = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
+TopKOption = Annotated[int, typer.Option("--top-k", help="Sample from the k likeliest tokens only; 0: from all.")]
+TopPOption = Annotated[float, typer.Option("--top-p", help="Sample from the likeliest tokens of this mass; 1: all.")]
+RawOption = Annotated[bool, typer.Option("--raw", help="Take prompts as plain text: no chat template.")]
+
+
+def require_pair_choice(pair: Path | None, draft: str | None, target: str | None) -> None:
+    """ValueError unless the pair is given in exactly one way: --pair, or --draft and --target together."""
+    if pair is not None and (draft is not None or target is not None):
+        raise ValueError("--pair and --draft/--target both name models: keep one of the two ways")
+    if pair is None and draft is None and target is None:
+        raise ValueError("no models given: use --pair PAIR.yaml, or --draft MODEL and --target MODEL")
+    if pair is None and (draft is None or target is None):
+        given, missing = ("--draft", "--target") if target is None else ("--target", "--draft")
+        raise ValueError(f"{given} is given without {missing}: a pair needs both")
+
+
+@contextmanager
+def on_interrupt(describe_kept: Callable[[], str]) -> Iterator[None]:
+    """Around long work: if it is interrupted, the closing line says what ``describe_kept`` returns."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(describe_kept())
+        raise

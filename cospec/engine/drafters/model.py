@@ -1,0 +1,78 @@
+"""A small language model as the drafter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cospec.engine.cache import CachedModel
+from cospec.engine.record import Sampling
+from cospec.engine.sampling import Draws, Stream, processed_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """``ids`` (B, N); ``num_positions`` (B,) how many are real; ``q`` (B, N, V) the rows sampled from, None if greedy."""
+
+    ids: Tensor
+    num_positions: Tensor
+    q: Tensor | None
+
+
+class ModelDrafter:
+    """Proposes from a cached model with the same processing as the target, so that p/q is a ratio of like things."""
+
+    def __init__(self, cached: CachedModel, vocab_size: int, sampling: Sampling, eos_ids: Tensor) -> None:
+        self.cached, self.vocab_size, self.sampling, self.eos_ids = cached, vocab_size, sampling, eos_ids
+
+    def propose(self, ids: Tensor, lengths: Tensor, limits: Tensor, num_steps: int, keys: Tensor, draws: Draws) -> Draft:
+        """Draft up to ``limits`` (B,) tokens behind each context ``ids`` (B, C)[:lengths]; an EOS ends a block.
+
+        The cache afterwards holds the context and all drafted tokens but the last; see `commit`.
+        """
+        proposed = ids.new_zeros(len(ids), num_steps)
+        if num_steps == 0:
+            return Draft(proposed, torch.zeros_like(limits), None)
+        rows_q = []
+        logits = self._catch_up(ids, lengths, limits)
+        for step in range(num_steps):
+            proposed[:, step], q = self._choose(logits, keys, draws, step)
+            rows_q.append(q)
+            if step + 1 < num_steps:
+                counts = (limits > step + 1).long()
+                logits = self.cached.append(proposed[:, step, None], counts).logits[:, 0, : self.vocab_size]
+        num_positions = torch.minimum(limits, _first(torch.isin(proposed, self.eos_ids)) + 1)
+        return Draft(proposed, num_positions, None if self.sampling.greedy else torch.stack(rows_q, 1))
+
+    def _catch_up(self, ids: Tensor, lengths: Tensor, limits: Tensor) -> Tensor:
+        """Feed the committed tokens the cache lacks (one, or two behind a target bonus); next-token logits (B, V)."""
+        have = self.cached.cache.lengths
+        counts = torch.where(limits > 0, lengths - have, 0)
+        columns = torch.arange(int(counts.max()), device=ids.device)
+        places = (have[:, None] + columns).clamp_max(ids.shape[1] - 1)
+        logits = self.cached.append(ids.gather(1, places), counts).logits
+        last = (counts - 1).clamp_min(0)
+        return logits[torch.arange(len(ids), device=ids.device), last, : self.vocab_size]
+
+    def _choose(self, logits: Tensor, keys: Tensor, draws: Draws, step: int) -> tuple[Tensor, Tensor | None]:
+        if self.sampling.greedy:
+            return logits.argmax(-1), None
+        q = processed_rows(logits, self.sampling)
+        return draws.categorical(q, keys, Stream.DRAFT, step), q
+
+    def commit(self, lengths: Tensor, drafted: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+        """Roll the cache back to what is committed; ``lengths`` (B,) are those before the round.
+
+        A row whose block held ``drafted`` tokens has all but the last of them in the cache, of which ``accepted``
+        stay; its newest committed token is left out, as it is the next round's first input.
+        """
+        kept = torch.minimum(torch.minimum(accepted, drafted - 1), emitted - 1)
+        self.cached.cache.lengths = torch.where(drafted > 0, lengths + kept, self.cached.cache.lengths)
+
+
+def _first(flags: Tensor) -> Tensor:
+    """Index of the first True in each row of (B, N), N if there is none."""
+    padded = torch.cat([flags, torch.ones_like(flags[:, :1])], dim=1)
+    return padded.int().argmax(1)

@@ -1,0 +1,168 @@
+"""What the engine returns: decisions, blocks, rollouts. Everything downstream (labels, rewards, training) reads these."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+FinishReason = Literal["eos", "stop", "length"]
+Bonus = Literal["arbitrated", "target"]
+ContextCache = Literal["own", "shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen from a row of logits; temperature 0 is greedy, top_k 0 and top_p 1 switch the cuts off."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature is {self.temperature}: it must be a finite number >= 0 (0 is greedy)")
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}: it must be >= 0 (0 switches it off)")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p is {self.top_p}: it must lie in (0, 1] (1 switches it off)")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that decides a rollout's tokens apart from the weights and the prompt."""
+
+    seed: int
+    rule: str
+    num_draft_tokens: int
+    bonus: Bonus
+    max_new_tokens: int
+    sampling: Sampling
+    eos_token_ids: tuple[int, ...]
+    threshold: float | None = None
+    sampled_decisions: bool = False
+    context_cache: ContextCache | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An executed mismatch (method section 1).
+
+    ``position`` is 0-based in its block; ``target_prob_of_draft`` is the target's softmax at temperature 1, before any
+    processing; ``keep_prob`` is what the rule gave the draft's token (1 or 0 for the constant rules).
+    """
+
+    position: int
+    draft_id: int
+    target_id: int
+    target_prob_of_draft: float
+    keep_prob: float
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One round of one sequence. ``start`` counts the tokens before it, prompt included.
+
+    ``draft_ids`` and ``target_ids`` have n entries each (n may be 0); a target bonus is in ``emitted_ids`` only.
+    ``accepted_len`` is L of the method, cut at the first committed ending.
+    """
+
+    start: int
+    draft_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
+    decisions: tuple[Decision, ...]
+    accepted_len: int
+    emitted_ids: tuple[int, ...]
+
+    @property
+    def has_mismatch(self) -> bool:
+        return self.draft_ids != self.target_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds from admission to the end; ``prefill_s`` is shared by the rows admitted together."""
+
+    wall_s: float = 0.0
+    prefill_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One finished request. ``output_ids`` includes the EOS that ended it, ``text`` does not."""
+
+    id: str | int
+    prompt_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+    text: str
+    blocks: tuple[Block, ...]
+    finish_reason: FinishReason
+    settings: Settings
+    timings: Timings
+
+    @property
+    def num_rounds(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def num_drafted(self) -> int:
+        return sum(len(block.draft_ids) for block in self.blocks)
+
+    @property
+    def num_accepted(self) -> int:
+        return sum(block.accepted_len for block in self.blocks)
+
+    @property
+    def num_mismatches(self) -> int:
+        return sum(len(block.decisions) for block in self.blocks)
+
+    @property
+    def num_kept(self) -> int:
+        return sum(decision.kept for block in self.blocks for decision in block.decisions)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        return tuple(decision for block in self.blocks for decision in block.decisions)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready mapping from which `rollout_from_json` rebuilds an equal rollout."""
+        return dataclasses.asdict(self)
+
+
+def rollout_from_json(row: Mapping[str, Any]) -> Rollout:
+    """Rebuild a rollout; a missing or unknown field raises ValueError naming the row's id."""
+    try:
+        settings = dict(row["settings"])
+        settings["sampling"] = Sampling(**settings["sampling"])
+        settings["eos_token_ids"] = tuple(settings["eos_token_ids"])
+        fields = dict(row)
+        fields |= {
+            "prompt_ids": tuple(row["prompt_ids"]),
+            "output_ids": tuple(row["output_ids"]),
+            "blocks": tuple(_blocks(row["blocks"])),
+            "settings": Settings(**settings),
+            "timings": Timings(**row["timings"]),
+        }
+        return Rollout(**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"rollout {row.get('id')!r} is not a record of this version ({error}): write it again with `cospec rollout`"
+        ) from error
+
+
+def _blocks(rows: Iterable[Mapping[str, Any]]) -> Iterable[Block]:
+    for row in rows:
+        yield Block(
+            start=row["start"],
+            draft_ids=tuple(row["draft_ids"]),
+            target_ids=tuple(row["target_ids"]),
+            decisions=tuple(Decision(**decision) for decision in row["decisions"]),
+            accepted_len=row["accepted_len"],
+            emitted_ids=tuple(row["emitted_ids"]),
+        )

@@ -1,0 +1,204 @@
+"""One round of method section 1 as one function, over a batch of rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cospec.engine.cache import CachedModel
+from cospec.engine.drafters import Draft, ModelDrafter
+from cospec.engine.record import Sampling
+from cospec.engine.rules import Regions, RoundView, Rule
+from cospec.engine.sampling import Draws, Stream, processed_rows, residual_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The committed tokens: ``ids`` (B, C), of which the first ``lengths`` (B,) of each row are real.
+
+    ``limits`` (B,) is the most tokens each row may draft in this round (0: the target writes alone), ``room`` (B,) the
+    most it may commit; ``keys`` (B,) are the round keys of the random draws.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    limits: Tensor
+    room: Tensor
+    keys: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did. All are (B, N) or (B,); positions at and beyond ``num_positions`` are padding.
+
+    ``emitted_ids`` (B, N + 1) holds ``num_emitted`` committed tokens, the first ``accepted_len`` from the draft.
+    ``executed`` marks the mismatches that were decided (method section 1, below step 8).
+    """
+
+    draft_ids: Tensor
+    target_ids: Tensor
+    num_positions: Tensor
+    accepted_len: Tensor
+    emitted_ids: Tensor
+    num_emitted: Tensor
+    executed: Tensor
+    keep_probs: Tensor
+    target_prob_of_draft: Tensor
+
+
+@dataclass(slots=True)
+class Clock:
+    """Where the time of a run went, in seconds, and how many target passes it took."""
+
+    draft_s: float = 0.0
+    target_s: float = 0.0
+    arbiter_s: float = 0.0
+    prefill_s: float = 0.0
+    num_target_passes: int = 0
+    _since: float = field(default_factory=time.perf_counter)
+
+    def lap(self, part: str) -> None:
+        """Add the time since the last lap to ``part``; None of the parts: drop it."""
+        now = time.perf_counter()
+        if part:
+            setattr(self, part, getattr(self, part) + now - self._since)
+        self._since = now
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The cached models and constants one round needs."""
+
+    target: CachedModel
+    drafter: ModelDrafter
+    vocab_size: int
+    sampling: Sampling
+    eos_ids: Tensor
+    clock: Clock
+
+
+def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max_drafts: int, bonus: bool) -> Round:
+    """Draft, verify, decide, commit: one round of every row.
+
+    ``max_drafts`` is the most of ``contexts.limits``; with ``bonus`` a fully accepted block is followed by the target's
+    own token (`bonus: target`), otherwise that position was drafted like any other (`bonus: arbitrated`).
+    """
+    clock = models.clock
+    clock.lap("")
+    draft = models.drafter.propose(
+        contexts.ids, contexts.lengths, contexts.limits, max_drafts, contexts.keys, draws
+    )
+    clock.lap("draft_s")
+    logits = verify(models.target, contexts, draft, bonus, models.vocab_size)
+    target_ids, p = target_choice(logits, draft, models.sampling, contexts.keys, draws)
+    clock.lap("target_s")
+    num_drafts = draft.ids.shape[1]
+    valid = torch.arange(num_drafts, device=draft.ids.device) < draft.num_positions[:, None]
+    match = valid & (draft.ids == target_ids[:, :num_drafts])
+    view = _view(contexts, draft, target_ids, valid, match, p, draws)
+    verdict = rule.decide(view)
+    clock.lap("arbiter_s")
+    accepted = (verdict.accept & valid).long().cumprod(1).sum(1)
+    emitted, num_emitted = _commit(models, contexts, draft, target_ids, accepted, bonus)
+    steps = torch.arange(num_drafts, device=accepted.device)
+    return Round(
+        draft_ids=draft.ids,
+        target_ids=target_ids[:, :num_drafts],
+        num_positions=draft.num_positions,
+        accepted_len=accepted,
+        emitted_ids=emitted,
+        num_emitted=num_emitted,
+        executed=view.mismatch & (steps <= accepted[:, None]),
+        keep_probs=verdict.keep_probs,
+        target_prob_of_draft=_prob_of(logits[:, :num_drafts], draft.ids),
+    )
+
+
+def verify(target: CachedModel, contexts: Contexts, draft: Draft, bonus: bool, vocab_size: int) -> Tensor:
+    """One target pass over the last committed token and the drafts: the logits (B, T, V) of each row's positions.
+
+    T is N + 1 with the bonus, else N (the last draft is then not fed), and at least 1.
+    """
+    fed = draft.ids if bonus else draft.ids[:, :-1]
+    last = contexts.ids.gather(1, contexts.lengths[:, None] - 1)
+    counts = 1 + (draft.num_positions - int(not bonus)).clamp_min(0)
+    output = target.append(torch.cat([last, fed], dim=1), counts)
+    return output.logits[..., :vocab_size].float()
+
+
+def target_choice(
+    logits: Tensor, draft: Draft, sampling: Sampling, keys: Tensor, draws: Draws
+) -> tuple[Tensor, Tensor | None]:
+    """The target's tokens (B, T) and, when sampling, the processed rows p (B, T, V).
+
+    Greedy: the argmax. Sampling: maximally coupled with the draft (method section 1, step 2 [O]): the draft's token
+    with probability min(1, p/q), else one from the residual; a bonus position is drawn from p itself.
+    """
+    if sampling.greedy:
+        return logits.argmax(-1), None
+    p = processed_rows(logits, sampling)
+    num_drafts = draft.ids.shape[1]
+    columns = []
+    for i in range(p.shape[1]):
+        choice = p[:, i]
+        if i < num_drafts and draft.q is not None:
+            drafted = i < draft.num_positions
+            coupled = _coupled(choice, draft.q[:, i], draft.ids[:, i], keys, draws, i)
+            choice = torch.where(drafted[:, None], coupled, choice)
+        columns.append(draws.categorical(choice, keys, Stream.RESIDUAL, i))
+    return torch.stack(columns, dim=1), p
+
+
+def _coupled(p: Tensor, q: Tensor, draft_ids: Tensor, keys: Tensor, draws: Draws, position: int) -> Tensor:
+    """The row (B, V) to draw the target's token from, once the draft's token is tested against p/q."""
+    chosen = draft_ids[:, None]
+    ratio = (p.gather(1, chosen) / q.gather(1, chosen)).squeeze(1)
+    accept = draws.bernoulli(ratio.clamp_max(1.0), keys, Stream.ACCEPT, position)
+    one_hot = torch.zeros_like(p).scatter(1, chosen, 1.0)
+    return torch.where(accept[:, None], one_hot, residual_rows(p, q))
+
+
+def _view(
+    contexts: Contexts, draft: Draft, target_ids: Tensor, valid: Tensor, match: Tensor, p: Tensor | None, draws: Draws
+) -> RoundView:
+    num_drafts = draft.ids.shape[1]
+    regions = Regions(
+        ids=contexts.ids,
+        lengths=contexts.lengths,
+        draft_ids=draft.ids,
+        target_ids=target_ids[:, :num_drafts],
+        num_positions=draft.num_positions,
+        rows=(valid & ~match).any(1).nonzero().squeeze(1),
+    )
+    return RoundView(regions, valid, match, p, draft.q, contexts.keys, draws)
+
+
+def _commit(
+    models: Models, contexts: Contexts, draft: Draft, target_ids: Tensor, accepted: Tensor, bonus: bool
+) -> tuple[Tensor, Tensor]:
+    """The committed tokens (B, N + 1) and their number (B,); both caches are rolled back to them."""
+    padded = torch.cat([draft.ids, draft.ids.new_zeros(len(draft.ids), 1)], dim=1)
+    full = accepted == draft.num_positions
+    ended = (accepted > 0) & torch.isin(_at(padded, accepted - 1), models.eos_ids)
+    # The target writes after a rejection and in an empty block, and its bonus unless the text or the room is over.
+    bonus_due = full & ~ended & (accepted < contexts.room) & bonus
+    writes = ~full | (draft.num_positions == 0) | bonus_due
+    steps = torch.arange(padded.shape[1], device=accepted.device)
+    emitted = torch.where(steps == accepted[:, None], _at(target_ids, accepted)[:, None], padded)
+    num_emitted = accepted + writes.long()
+    models.drafter.commit(contexts.lengths, draft.num_positions, num_emitted, accepted)
+    models.target.cache.lengths = contexts.lengths + num_emitted - 1
+    return emitted, num_emitted
+
+
+def _at(values: Tensor, index: Tensor) -> Tensor:
+    """``values`` (B, T) at one column per row, ``index`` (B,) clamped into range."""
+    return values.gather(1, index.clamp(0, values.shape[1] - 1)[:, None]).squeeze(1)
+
+
+def _prob_of(logits: Tensor, ids: Tensor) -> Tensor:
+    """Softmax at temperature 1 of the unprocessed ``logits`` (B, N, V) at ``ids`` (B, N)."""
+    return (logits.gather(2, ids[..., None]).squeeze(2) - logits.logsumexp(2)).exp()

@@ -1,0 +1,64 @@
+"""The learned rule: one arbiter pass per block that has a mismatch (method section 1, steps 4 and 5)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from cospec.engine.cache import CachedModel
+from cospec.engine.record import Bonus, ContextCache
+from cospec.engine.rules.base import Regions, RoundView, Verdict
+from cospec.engine.sampling import Stream
+
+
+class BlockScorer(Protocol):
+    """What the engine needs of an arbiter; `cospec.arbiter` implements it and callers inject it."""
+
+    context_cache: ContextCache
+
+    def bind(self, draft: CachedModel) -> None:
+        """Prepare for a batch over this draft cache; called once per run, before any row is admitted."""
+        ...
+
+    def admit(self, rows: Tensor, ids: Tensor, lengths: Tensor) -> None:
+        """Rows (R,) start anew with contexts ``ids`` (R, T) of ``lengths`` (R,)."""
+        ...
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Only these rows of the batch go on, in this order."""
+        ...
+
+    def score(self, regions: Regions) -> Tensor:
+        """Keep logits (R, N) of ``regions.rows``."""
+        ...
+
+
+class ArbiterRule:
+    """Keep iff the probability exceeds ``threshold``, or, with ``sampled``, with that probability (training)."""
+
+    name = "arbiter"
+    default_bonus: Bonus = "arbitrated"
+    drafts = True
+
+    def __init__(self, scorer: BlockScorer, threshold: float = 0.5, sampled: bool = False) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise ValueError(f"threshold is {threshold}: a keep probability is compared with it, so it lies in [0, 1]")
+        self.scorer, self.threshold, self.sampled = scorer, threshold, sampled
+
+    def decide(self, view: RoundView) -> Verdict:
+        probs = torch.zeros(view.match.shape, device=view.match.device)
+        rows = view.regions.rows
+        if len(rows):
+            probs[rows] = torch.sigmoid(self.scorer.score(view.regions).float())
+        probs = torch.where(view.mismatch, probs, 0.0)
+        return Verdict(accept=view.match | (view.mismatch & self._keep(probs, view)), keep_probs=probs)
+
+    def _keep(self, probs: Tensor, view: RoundView) -> Tensor:
+        if not self.sampled:
+            return probs > self.threshold
+        columns = [
+            view.draws.bernoulli(probs[:, i], view.keys, Stream.ARBITER, i) for i in range(probs.shape[1])
+        ]
+        return torch.stack(columns, dim=1)

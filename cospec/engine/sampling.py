@@ -1,0 +1,113 @@
+"""From logits to processed rows, and every random draw of the engine.
+
+A draw depends on (seed, request, round, position, stream) alone, so a request's text depends on neither its batch nor
+its neighbours, and rules can be compared with one another draw by draw (ours, method section 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import IntEnum
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from cospec.engine.record import Sampling
+
+
+class Stream(IntEnum):
+    """Separate streams, so that one rule's use of a draw never shifts another's."""
+
+    DRAFT = 1
+    ACCEPT = 2
+    RESIDUAL = 3
+    ARBITER = 4
+
+
+class Draws(Protocol):
+    """The engine's only source of randomness; a test can enumerate it."""
+
+    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
+        """One id per row of ``probs`` (B, V), given the rows' round keys (B,)."""
+        ...
+
+    def bernoulli(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
+        """True with probability ``probs`` (B,), per row."""
+        ...
+
+
+class CounterDraws:
+    """Counter-based draws: a hash of the key, the stream and the position gives the uniform number."""
+
+    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
+        cumulative = probs.double().cumsum(-1)
+        points = uniform(keys, stream, position)[:, None] * cumulative[:, -1:]
+        # right=True skips ids of probability 0, also at a draw of exactly 0.
+        ids = torch.searchsorted(cumulative, points, right=True).squeeze(-1)
+        last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(-1)
+        return torch.minimum(ids, last)
+
+    def bernoulli(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
+        return uniform(keys, stream, position) < probs.double()
+
+
+def uniform(keys: Tensor, stream: Stream, position: int) -> Tensor:
+    """Uniform numbers in [0, 1) in float64, one per key (B,)."""
+    bits = mix(mix(keys + int(stream)) + position)
+    return ((bits >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
+
+
+def request_key(seed: int, request: str | int) -> int:
+    """A signed 64-bit key of a request, the same on every machine."""
+    digest = hashlib.blake2b(f"{seed}\0{request!r}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def round_keys(request_keys: Tensor, rounds: Tensor) -> Tensor:
+    """Keys (B,) of the rows' present rounds."""
+    return mix(request_keys + rounds * 0x632BE5AB)
+
+
+def mix(x: Tensor) -> Tensor:
+    """The splitmix64 finaliser (Steele et al. 2014) on int64 tensors, whose arithmetic wraps."""
+    x = x + _signed(0x9E3779B97F4A7C15)
+    x = (x ^ _shift_right(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shift_right(x, 27)) * _signed(0x94D049BB133111EB)
+    return x ^ _shift_right(x, 31)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    # torch shifts int64 arithmetically; masking the copied sign bits makes it a logical shift.
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def processed_rows(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Temperature, then top-k, then top-p, renormalised: logits (..., V) to probabilities (..., V) in float32.
+
+    Greedy rows are one-hot at the argmax. A token tied with the k-th largest logit stays.
+    """
+    logits = logits.float()
+    if sampling.greedy:
+        return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).float()
+    logits = logits / sampling.temperature
+    if 0 < sampling.top_k < logits.shape[-1]:
+        kth = logits.topk(sampling.top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < kth, float("-inf"))
+    if sampling.top_p < 1.0:
+        ordered, order = logits.softmax(-1).sort(-1, descending=True, stable=True)
+        # A token goes when those before it already hold top_p of the mass; the first one always stays.
+        behind = ordered.cumsum(-1) - ordered >= sampling.top_p
+        logits = logits.masked_fill(torch.zeros_like(behind).scatter(-1, order, behind), float("-inf"))
+    return logits.softmax(-1)
+
+
+def residual_rows(p: Tensor, q: Tensor) -> Tensor:
+    """``norm([p - q]_+)`` (..., V) (Leviathan et al. 2023); where rounding leaves no mass, p itself."""
+    excess = (p - q).clamp_min(0.0)
+    mass = excess.sum(-1, keepdim=True)
+    return torch.where(mass > 0, excess / mass.clamp_min(torch.finfo(excess.dtype).tiny), p)

@@ -1,0 +1,234 @@
+"""A draft/target pair: load it, check that it fits. The only loader of models.
+
+Everything that can be refused is refused from the two configs and tokenizers, before any weights are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+)
+
+ATTENTION = ("sdpa", "eager")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+QUANTIZATION = ("bnb-4bit", "bnb-8bit")
+#: Texts whose token ids must be the same under both tokenizers: equal vocabularies may still merge differently.
+_PROBES = ("The answer is 12,345.60 kg\n\n\tdef f(x): return x**2  # naïve", "多言語 テスト 🙂 ½ é")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """One model of a pair: a directory, a Hub id, or a GGUF file (alone or as ``gguf_file`` inside either)."""
+
+    path: str
+    revision: str | None = None
+    gguf_file: str | None = None
+    dtype: str = "auto"
+    device: str | None = None
+    device_map: str | None = None
+    attn: str = "sdpa"
+    quantization: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, choices in (
+            ("dtype", self.dtype, DTYPES),
+            ("attn", self.attn, ATTENTION),
+            ("quantization", self.quantization, (None, *QUANTIZATION)),
+        ):
+            if value not in choices:
+                note = " (the engine's 4-D masks need one of these)" if name == "attn" else ""
+                raise ValueError(f"{name} of {self.path!r} is {value!r}: choose one of {choices}{note}")
+        if self.device and self.device_map:
+            raise ValueError(f"{self.path!r} sets both device and device_map: set one of them")
+
+    def source(self) -> tuple[str, dict[str, Any]]:
+        """The name and keywords `from_pretrained` takes."""
+        path, gguf = self.path, self.gguf_file
+        if gguf is None and path.endswith(".gguf") and Path(path).is_file():
+            path, gguf = str(Path(path).parent), Path(path).name
+        keywords: dict[str, Any] = {"revision": self.revision} if self.revision else {}
+        return path, keywords | ({"gguf_file": gguf} if gguf else {})
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpec:
+    """What a PAIR.yaml holds."""
+
+    draft: ModelSpec
+    target: ModelSpec
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    system_prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A loaded pair. ``vocab_size`` counts the ids both models share; ids behind it are padding and never chosen."""
+
+    draft: nn.Module
+    target: nn.Module
+    tokenizer: PreTrainedTokenizerBase
+    vocab_size: int
+    draft_context: int
+    target_context: int
+    eos_token_ids: tuple[int, ...]
+    spec: PairSpec
+    tokenizer_digest: str
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids live: the target's input device."""
+        return next(self.target.parameters()).device
+
+    def draft_alone(self) -> Pair:
+        """The draft as if it were the target, to measure what it does by itself."""
+        return dataclasses.replace(self, target=self.draft, target_context=self.draft_context)
+
+
+def load_pair(spec: PairSpec) -> Pair:
+    """Check the pair, then load both models in eval mode with frozen weights. Raises ValueError if it does not fit."""
+    configs = [_config(spec.draft, "draft"), _config(spec.target, "target")]
+    tokenizers = [_tokenizer(spec.draft, "draft"), _tokenizer(spec.target, "target")]
+    vocab_size = check_tokenizers(*tokenizers)
+    for role, config in zip(("draft", "target"), configs, strict=True):
+        if config.vocab_size < vocab_size:
+            raise ValueError(
+                f"the {role}'s output has {config.vocab_size} ids but the tokenizer uses {vocab_size}: "
+                "this model was not made for this tokenizer"
+            )
+    contexts = [context_limit(config, role) for config, role in zip(configs, ("draft", "target"), strict=True)]
+    eos = _eos_ids(spec.target, configs[1], tokenizers[1])
+    return Pair(
+        draft=_model(spec.draft, "draft"),
+        target=_model(spec.target, "target"),
+        tokenizer=tokenizers[1],
+        vocab_size=vocab_size,
+        draft_context=contexts[0],
+        target_context=contexts[1],
+        eos_token_ids=eos,
+        spec=spec,
+        tokenizer_digest=tokenizer_digest(tokenizers[1]),
+    )
+
+
+def check_tokenizers(draft: PreTrainedTokenizerBase, target: PreTrainedTokenizerBase) -> int:
+    """The number of ids both tokenizers share; ValueError names the first id that differs and both its strings."""
+    strings = [{index: token for token, index in tokenizer.get_vocab().items()} for tokenizer in (draft, target)]
+    for index in range(max(len(strings[0]), len(strings[1]), *(max(s) + 1 for s in strings))):
+        mine, other = strings[0].get(index), strings[1].get(index)
+        if mine != other:
+            raise ValueError(
+                f"the tokenizers differ first at id {index}: draft has {mine!r}, target has {other!r}. "
+                "Speculation compares ids, so both models must come from one tokenizer: choose a draft of the "
+                "target's family"
+            )
+    for text in _PROBES:
+        if draft.encode(text, add_special_tokens=False) != target.encode(text, add_special_tokens=False):
+            raise ValueError(
+                f"the tokenizers have equal vocabularies but split {text!r} differently: "
+                "their merges or normalisers differ, so choose a draft of the target's family"
+            )
+    return max(strings[1]) + 1
+
+
+def context_limit(config: PretrainedConfig, role: str) -> int:
+    """How many tokens the model can hold exactly; ValueError for layers whose state cannot be rolled back.
+
+    Within its window a sliding layer equals full attention, so such a model is held to its window.
+    """
+    limit = int(getattr(config, "max_position_embeddings", None) or 1 << 30)
+    kinds = getattr(config, "layer_types", None) or []
+    strange = sorted({kind for kind in kinds if kind not in ("full_attention", "sliding_attention")})
+    if strange:
+        raise ValueError(
+            f"the {role} ({config.model_type}) has {', '.join(strange)} layers, whose state cannot be rolled back "
+            "after a rejection: choose a model with attention layers only"
+        )
+    window = getattr(config, "sliding_window", None)
+    if window and (not kinds or "sliding_attention" in kinds) and getattr(config, "use_sliding_window", True):
+        limit = min(limit, int(window))
+    return limit
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A digest of the id -> string table."""
+    table = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    return hashlib.sha256(json.dumps(table).encode()).hexdigest()
+
+
+def _config(spec: ModelSpec, role: str) -> PretrainedConfig:
+    path, keywords = spec.source()
+    return _loaded(lambda: AutoConfig.from_pretrained(path, **keywords), spec, role, "config").get_text_config()
+
+
+def _tokenizer(spec: ModelSpec, role: str) -> PreTrainedTokenizerBase:
+    path, keywords = spec.source()
+    return _loaded(lambda: AutoTokenizer.from_pretrained(path, **keywords), spec, role, "tokenizer")
+
+
+def _model(spec: ModelSpec, role: str) -> nn.Module:
+    path, keywords = spec.source()
+    keywords |= {"dtype": spec.dtype, "attn_implementation": spec.attn}
+    if spec.quantization:
+        from transformers import BitsAndBytesConfig
+
+        keywords["quantization_config"] = BitsAndBytesConfig(**{f"load_in_{spec.quantization[4:]}": True})
+    if spec.device_map:
+        keywords["device_map"] = spec.device_map
+    model = _loaded(lambda: AutoModelForCausalLM.from_pretrained(path, **keywords), spec, role, "weights")
+    model.requires_grad_(False).eval()
+    return model if spec.device_map or spec.quantization else model.to(pick_device(spec.device))
+
+
+def pick_device(device: str | None) -> torch.device:
+    """The named device, or CUDA where there is one, else the CPU; ValueError for one that cannot be had."""
+    name = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"there is no device {name!r}: use 'cpu', 'cuda' or 'cuda:N'") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} was asked for, but torch sees no CUDA device: use --device cpu")
+    return chosen
+
+
+def _loaded(load: Any, spec: ModelSpec, role: str, what: str) -> Any:
+    """Whatever keeps a part from loading becomes one error that names the role, the path and the part."""
+    if Path(spec.path).is_absolute() and not Path(spec.path).exists():
+        raise ValueError(f"the {role}'s path {spec.path!r} does not exist: give a directory, a GGUF file or a Hub id")
+    try:
+        return load()
+    except (OSError, ValueError, ImportError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(
+            f"cannot load the {role}'s {what} from {spec.path!r}: {reason}. Give a model directory, a GGUF file or a "
+            "Hub id that this machine can reach"
+        ) from error
+
+
+def _eos_ids(spec: ModelSpec, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """End ids from the generation config, else the model config, else the tokenizer. Its sampling values are ignored."""
+    path, keywords = spec.source()
+    try:
+        eos = GenerationConfig.from_pretrained(path, **{k: v for k, v in keywords.items() if k == "revision"}).eos_token_id
+    except OSError:
+        # A GGUF file or an old checkpoint has none.
+        eos = None
+    for value in (eos, getattr(config, "eos_token_id", None), tokenizer.eos_token_id):
+        if value is not None:
+            return (value,) if isinstance(value, int) else tuple(value)
+    return ()

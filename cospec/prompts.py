@@ -1,0 +1,38 @@
+"""The only builder of prompt ids: training, evaluation and serving all call it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cospec.pair import Pair
+
+
+def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bool = False) -> list[int]:
+    """Token ids of a prompt text or of chat messages, through the pair's chat template unless ``raw``.
+
+    A plain text becomes one user message behind the pair's system prompt. A tokenizer without a template takes the
+    text as it is. There is exactly one BOS where the tokenizer has one. ValueError for an empty prompt.
+    """
+    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
+        raise ValueError("the prompt is empty: give at least one word")
+    tokenizer = pair.tokenizer
+    if raw or not tokenizer.chat_template:
+        if not isinstance(prompt, str):
+            raise ValueError("chat messages need a chat template, and there is none here (or --raw is set): give a text")
+        return one_bos(tokenizer.encode(prompt), tokenizer.bos_token_id)
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    if pair.spec.system_prompt and messages[0]["role"] != "system":
+        messages = [{"role": "system", "content": pair.spec.system_prompt}, *messages]
+    text = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, **pair.spec.chat_template_kwargs
+    )
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return one_bos(ids, tokenizer.bos_token_id if ids and ids[0] == tokenizer.bos_token_id else None)
+
+
+def one_bos(ids: list[int], bos: int | None) -> list[int]:
+    """``ids`` with every leading BOS but one removed; a template and a tokenizer may each have added one."""
+    while bos is not None and len(ids) > 1 and ids[0] == bos and ids[1] == bos:
+        ids = ids[1:]
+    return ids
