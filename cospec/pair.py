@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -71,7 +71,7 @@ class PairSpec:
 
     draft: ModelSpec
     target: ModelSpec
-    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     system_prompt: str | None = None
 
 
@@ -153,6 +153,10 @@ def context_limit(config: PretrainedConfig, role: str) -> int:
     limit = int(getattr(config, "max_position_embeddings", None) or 1 << 30)
     kinds = getattr(config, "layer_types", None) or []
     strange = sorted({kind for kind in kinds if kind not in ("full_attention", "sliding_attention")})
+    # Purely recurrent models name no layer types.
+    model_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    if getattr(model_class, "_is_stateful", False) and not strange:
+        strange = ["recurrent"]
     if strange:
         raise ValueError(
             f"the {role} ({config.model_type}) has {', '.join(strange)} layers, whose state cannot be rolled back "
@@ -189,7 +193,15 @@ def _model(spec: ModelSpec, role: str) -> nn.Module:
         keywords["quantization_config"] = BitsAndBytesConfig(**{f"load_in_{spec.quantization[4:]}": True})
     if spec.device_map:
         keywords["device_map"] = spec.device_map
-    model = _loaded(lambda: AutoModelForCausalLM.from_pretrained(path, **keywords), spec, role, "weights")
+    keywords["output_loading_info"] = True
+    model, report = _loaded(lambda: AutoModelForCausalLM.from_pretrained(path, **keywords), spec, role, "weights")
+    if report["missing_keys"]:
+        # transformers would go on with random numbers in their place.
+        missing = sorted(report["missing_keys"])
+        raise ValueError(
+            f"the {role}'s weights in {spec.path!r} lack {len(missing)} tensors of its config, the first being "
+            f"{missing[0]!r}: the files are incomplete or of another model, so fetch them again"
+        )
     model.requires_grad_(False).eval()
     return model if spec.device_map or spec.quantization else model.to(pick_device(spec.device))
 
@@ -212,7 +224,8 @@ def _loaded(load: Any, spec: ModelSpec, role: str, what: str) -> Any:
         raise ValueError(f"the {role}'s path {spec.path!r} does not exist: give a directory, a GGUF file or a Hub id")
     try:
         return load()
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        # RuntimeError is what torch and transformers raise for shapes that do not fit and for memory that is lacking.
         reason = str(error).strip().split("\n")[0]
         raise ValueError(
             f"cannot load the {role}'s {what} from {spec.path!r}: {reason}. Give a model directory, a GGUF file or a "
@@ -224,7 +237,9 @@ def _eos_ids(spec: ModelSpec, config: PretrainedConfig, tokenizer: PreTrainedTok
     """End ids from the generation config, else the model config, else the tokenizer. Its sampling values are ignored."""
     path, keywords = spec.source()
     try:
-        eos = GenerationConfig.from_pretrained(path, **{k: v for k, v in keywords.items() if k == "revision"}).eos_token_id
+        eos = GenerationConfig.from_pretrained(
+            path, **{k: v for k, v in keywords.items() if k == "revision"}
+        ).eos_token_id
     except OSError:
         # A GGUF file or an old checkpoint has none.
         eos = None

@@ -6,6 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cospec.pair import Pair
+from cospec.prompt_rows import PromptRow
+
+
+def row_prompt_ids(pair: Pair, row: PromptRow, *, raw: bool = False) -> list[int]:
+    """Token ids of a prompt row: its own `prompt_ids`, or those of its text or messages. ValueError names the row."""
+    if row.prompt_ids is not None:
+        return list(row.prompt_ids)
+    try:
+        return prompt_ids(pair, row.prompt if row.prompt is not None else row.messages or "", raw=raw)
+    except ValueError as error:
+        raise ValueError(f"row {row.id!r}: {error}") from error
 
 
 def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bool = False) -> list[int]:
@@ -14,7 +25,8 @@ def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bo
     A plain text becomes one user message behind the pair's system prompt. A tokenizer without a template takes the
     text as it is. There is exactly one BOS where the tokenizer has one. ValueError for an empty prompt.
     """
-    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
+    contents = [prompt] if isinstance(prompt, str) else [message.get("content") for message in prompt]
+    if not any(text.strip() if isinstance(text, str) else text for text in contents):
         raise ValueError("the prompt is empty: give at least one word")
     tokenizer = pair.tokenizer
     if raw or not tokenizer.chat_template:

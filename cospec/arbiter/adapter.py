@@ -71,9 +71,10 @@ def save_arbiter(arbiter: PeftModel, directory: Path, pins: Pins) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     # The base model's name goes into the pins; a local path on a model card breaks its validation on the Hub.
     arbiter.peft_config["default"].base_model_name_or_path = _public_name(pins.draft.name)
-    arbiter.save_pretrained(str(directory), save_embedding_layers=False)
+    arbiter.save_pretrained(str(directory), save_embedding_layers=False, selected_adapters=["default"])
     text = json.dumps(dataclasses.asdict(pins), indent=2)
     (directory / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
+    (directory / "README.md").write_text(_card(pins), encoding="utf-8")
 
 
 def read_pins(directory: Path) -> Pins:
@@ -157,6 +158,27 @@ def _check_trained(arbiter: PeftModel, directory: Path) -> None:
     )
     if untouched:
         warnings.warn(f"the arbiter in {str(directory)!r} is untrained: its LoRA changes nothing", stacklevel=3)
+
+
+def _card(pins: Pins) -> str:
+    base = _public_name(pins.draft.name)
+    head = ["---", "library_name: peft", "tags: [cospec, speculative-decoding]", *([f"base_model: {base}"] if base else [])]
+    return "\n".join(
+        [
+            *head,
+            "---",
+            "# CoSpec arbiter",
+            "",
+            "Decides, at every mismatch of a speculative block, whether the draft's token is kept.",
+            "",
+            f"- draft: `{Path(pins.draft.name).name}`, target: `{Path(pins.target.name).name}`",
+            f"- context cache: `{pins.context_cache}`, layout version {pins.layout_version}",
+            "",
+            "Load it with CoSpec (`cospec generate --arbiter DIR`), which checks that the pair is the one it was made "
+            "for; PEFT's own loader does not.",
+            "",
+        ]
+    )
 
 
 def _public_name(name: str) -> str | None:

@@ -20,10 +20,14 @@ from cospec.pair import Pair
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt to continue. ``id`` and the engine's seed decide all its random draws."""
+    """A prompt to continue. ``id`` and the engine's seed decide all its random draws.
+
+    ``max_new_tokens`` caps this request below the engine's own cap.
+    """
 
     id: str | int
     prompt_ids: Sequence[int]
+    max_new_tokens: int | None = None
 
 
 @dataclass(slots=True)
@@ -99,7 +103,7 @@ class Engine:
         done = dict(self.run(requests))
         return [done[index] for index in range(len(requests))]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:
         """Yield (index of the request, its rollout) as they end; all requests are checked before the first pass."""
         for request in requests:
@@ -118,6 +122,8 @@ class Engine:
                 f"prompt {request.id!r} has {len(ids)} tokens and the target's context holds {limit}: "
                 "shorten the prompt, at least one place must be free for the answer"
             )
+        if request.max_new_tokens is not None and request.max_new_tokens < 1:
+            raise ValueError(f"prompt {request.id!r} has max_new_tokens {request.max_new_tokens}: it must be at least 1")
         worst = max(ids)
         if worst >= self.pair.vocab_size or min(ids) < 0:
             raise ValueError(
@@ -152,8 +158,10 @@ class _Batch:
         self._admit(list(range(num_rows)))
 
     def _limit(self, request: Request) -> int:
-        settings = self.engine.settings
-        return min(len(request.prompt_ids) + settings.max_new_tokens, self.engine.pair.target_context)
+        cap = self.engine.settings.max_new_tokens
+        if request.max_new_tokens is not None:
+            cap = min(cap, request.max_new_tokens)
+        return min(len(request.prompt_ids) + cap, self.engine.pair.target_context)
 
     def advance(self) -> Iterator[tuple[int, Rollout]]:
         """One round of every row; yields those that ended and refills their places."""

@@ -99,7 +99,7 @@ def processed_rows(logits: Tensor, sampling: Sampling) -> Tensor:
         kth = logits.topk(sampling.top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < kth, float("-inf"))
     if sampling.top_p < 1.0:
-        ordered, order = logits.softmax(-1).sort(-1, descending=True, stable=True)
+        ordered, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
         # A token goes when those before it already hold top_p of the mass; the first one always stays.
         behind = ordered.cumsum(-1) - ordered >= sampling.top_p
         logits = logits.masked_fill(torch.zeros_like(behind).scatter(-1, order, behind), float("-inf"))

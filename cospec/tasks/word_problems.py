@@ -19,7 +19,7 @@ MAX_VALUE = 99
 """Largest value of any intermediate result."""
 
 SPLITS: Mapping[str, range] = MappingProxyType(
-    {"train": range(0, 40), "warmup": range(40, 60), "grpo": range(60, 80), "eval": range(80, 100)}
+    {"train": range(40), "warmup": range(40, 60), "grpo": range(60, 80), "eval": range(80, 100)}
 )
 """Buckets (of 100) that belong to each split."""
 
@@ -99,14 +99,14 @@ class Mix:
 
     `weights` of cells need not sum to one; a cell left out never occurs. `known` is the share of a cell's facts
     (operand pairs) that may occur, 1 where absent; which ones is fixed by a hash, not by the seed. `style` is the
-    probability of the first phrasing at `<operation>.<point>`, one half where absent. `lengths` weighs two, three and
-    four steps.
+    probability of the first phrasing at `<operation>.<point>`, one half where absent. `lengths` weighs one to four
+    steps.
     """
 
     weights: Mapping[str, float]
     known: Mapping[str, float] = field(default_factory=dict)
     style: Mapping[str, float] = field(default_factory=dict)
-    lengths: tuple[float, float, float] = (0.25, 0.45, 0.3)
+    lengths: tuple[float, float, float, float] = (0.0, 0.25, 0.45, 0.3)
 
     def __post_init__(self) -> None:
         for name in (*self.weights, *self.known):
@@ -146,7 +146,8 @@ def generate(num_problems: int, seed: int, mix: Mix = DEFAULT_MIX, split: str = 
         raise ValueError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
     rng = random.Random(f"{split}/{seed}")
     draw_steps = _StepSampler(mix, rng)
-    buckets, seen, problems = SPLITS[split], set(), []
+    buckets, seen = SPLITS[split], set[str]()
+    problems: list[Problem] = []
     while len(problems) < num_problems:
         steps = draw_steps()
         if _bucket([steps[0][1], *(step[2] for step in steps)]) not in buckets:
@@ -217,7 +218,7 @@ class _StepSampler:
 
     def __call__(self) -> list[_Step]:
         value, steps = 2 + int(self._random() * 79), []
-        for _ in range(2 + bisect(self._lengths, self._random() * self._lengths[-1])):
+        for _ in range(1 + bisect(self._lengths, self._random() * self._lengths[-1])):
             steps.append(self._step(value))
             value = steps[-1][3]
         return steps

@@ -18,11 +18,14 @@ from transformers import AutoTokenizer, GenerationConfig
 from cospec.tasks.word_problems import generate
 from data.tiny_pair.mixes import training_mix
 from data.tiny_pair.tokenizer import train_tokenizer
-from data.tiny_pair.training import Plan, train
+from data.tiny_pair.training import Plan, Stage, train
 
+ONE, ONE_TWO, ALL = (1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.05, 0.25, 0.4, 0.3)
 PLANS = {
-    "draft": Plan(2, 96, 256, 4, drill_steps=500, problem_steps=900, seed=11),
-    "target": Plan(3, 128, 352, 4, drill_steps=300, problem_steps=500, seed=22),
+    "draft": Plan(2, 96, 256, 4, (Stage(ONE, 800), Stage(ONE_TWO, 800), Stage(ALL, 4000)), learning_rate=3e-3, seed=11),
+    "target": Plan(
+        3, 128, 352, 4, (Stage(ONE, 600), Stage(ONE_TWO, 700), Stage(ALL, 2600)), learning_rate=2.5e-3, seed=22
+    ),
 }
 TOKENIZER_SEED = 5
 
@@ -58,9 +61,8 @@ def build_model(role: str, out: Path, scale: float) -> None:
     """Train the model of one role and save it as an ordinary model directory."""
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(out / role)
-    plan = PLANS[role]
-    plan = replace(plan, drill_steps=round(plan.drill_steps * scale), problem_steps=round(plan.problem_steps * scale))
-    model = train(plan, training_mix(role), tokenizer, role)
+    stages = tuple(replace(stage, num_steps=round(stage.num_steps * scale)) for stage in PLANS[role].stages)
+    model = train(replace(PLANS[role], stages=stages), training_mix(role), tokenizer, role)
     special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
     model.generation_config = GenerationConfig(do_sample=False, **special)
     model.save_pretrained(out / role)

@@ -1,8 +1,13 @@
-"""Training of one model of the tiny pair: drills of bare equations first, then whole problems."""
+"""Training of one model of the tiny pair: a curriculum from single steps to whole problems.
+
+Small models take very long to learn where in a prompt to read when they start on long problems; on single steps they
+learn it in a minute, and carry it over.
+"""
 
 import random
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -15,18 +20,25 @@ IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Optimiser steps on problems whose numbers of steps, one to four, are drawn with the weights `lengths`."""
+
+    lengths: tuple[float, float, float, float]
+    num_steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Shape and schooling of one model; steps are optimiser steps of `batch_size` sequences."""
+    """Shape and schooling of one model; an optimiser step takes `batch_size` problems."""
 
     num_layers: int
     hidden_size: int
     intermediate_size: int
     num_heads: int
-    drill_steps: int
-    problem_steps: int
-    batch_size: int = 32
-    learning_rate: float = 3e-3
-    seed: int = 0
+    stages: tuple[Stage, ...]
+    learning_rate: float
+    seed: int
+    batch_size: int = 16
 
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # input ids and labels, both (B, S)
@@ -55,11 +67,9 @@ def new_model(plan: Plan, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalL
 def train(plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast, label: str) -> LlamaForCausalLM:
     """Train on `mix` and return the model; the same plan and mix give the same data in the same order."""
     model = new_model(plan, tokenizer)
-    batches = drill_batches(plan, mix, tokenizer) + problem_batches(plan, mix, tokenizer)
+    batches = [batch for stage in plan.stages for batch in stage_batches(plan, stage, mix, tokenizer)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, plan.learning_rate, total_steps=len(batches), pct_start=0.05
-    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, len(batches)))
     started = time.monotonic()
     for step, batch in enumerate(batches, 1):
         loss = _loss(model, batch)
@@ -73,28 +83,10 @@ def train(plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast, label: str) 
     return model.eval()
 
 
-def drill_batches(plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast) -> list[Batch]:
-    """Rows of equations from the mix's solutions; only the tokens after each `=` are learned."""
-    rows, per_row = plan.drill_steps * plan.batch_size, 12
-    problems = generate(rows * per_row // 3 + 64, plan.seed + 1, mix, "train")
-    equations = [part for problem in problems for part in _equations(problem.solution)]
-    random.Random(plan.seed).shuffle(equations)
-    texts = [" " + "; ".join(equations[i * per_row : (i + 1) * per_row]) + ";" for i in range(rows)]
-    equals = tokenizer.convert_tokens_to_ids("=")
-    digits = set(tokenizer.convert_tokens_to_ids(list("0123456789;")))
-    encoded = []
-    for ids in tokenizer(texts)["input_ids"]:
-        labels, open_ = [], False
-        for token in ids:
-            labels.append(token if open_ and token in digits else IGNORED)
-            open_ = token == equals or (open_ and token in digits)
-        encoded.append((ids, labels))
-    return _batches(encoded, plan, tokenizer)
-
-
-def problem_batches(plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast) -> list[Batch]:
-    """Whole problems; only the solution and its EOS are learned, since the numbers of a prompt cannot be predicted."""
-    problems = generate(plan.problem_steps * plan.batch_size, plan.seed + 2, mix, "train")
+def stage_batches(plan: Plan, stage: Stage, mix: Mix, tokenizer: PreTrainedTokenizerFast) -> list[Batch]:
+    """Batches of one stage; only the solution and its EOS are learned, a prompt's numbers cannot be predicted."""
+    seed = 100 * plan.seed + plan.stages.index(stage)
+    problems = generate(stage.num_steps * plan.batch_size, seed, replace(mix, lengths=stage.lengths), "train")
     prompts = tokenizer([prompt_text(tokenizer, p.prompt) for p in problems], add_special_tokens=False)["input_ids"]
     texts = [p.solution + tokenizer.eos_token for p in problems]
     solutions = tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -102,12 +94,14 @@ def problem_batches(plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast) ->
     return _batches([(a + b, [IGNORED] * len(a) + b) for a, b in pairs], plan, tokenizer)
 
 
-def _equations(solution: str) -> list[str]:
-    words = solution.replace("% of ", "%_of_").split()
-    return [word.replace("%_of_", "% of ") for word in words if "=" in word]
+def _rate(step: int, num_steps: int) -> float:
+    """Learning-rate factor: a short warm-up, a plateau, and a linear decay over the last 40 %."""
+    return min(1.0, (step + 1) / 100, max(0.02, (num_steps - step) / (0.4 * num_steps)))
 
 
-def _batches(encoded: list[tuple[list[int], list[int]]], plan: Plan, tokenizer: PreTrainedTokenizerFast) -> list[Batch]:
+def _batches(
+    encoded: Sequence[tuple[list[int], list[int]]], plan: Plan, tokenizer: PreTrainedTokenizerFast
+) -> list[Batch]:
     """Length-bucketed, right-padded batches in a shuffled order; padding needs no mask in a causal model."""
     encoded = sorted(encoded, key=lambda row: len(row[0]))
     batches = []

@@ -46,7 +46,8 @@ def test_the_target_is_the_larger_model() -> None:
 
 def test_special_tokens_are_three_different_ones() -> None:
     special = {TOKENIZER.bos_token_id, TOKENIZER.eos_token_id, TOKENIZER.pad_token_id}
-    assert len(special) == 3 and None not in special
+    assert len(special) == 3
+    assert None not in special
 
 
 def test_every_digit_is_a_token_of_its_own() -> None:

@@ -58,7 +58,7 @@ class ArbiterRule:
     def _keep(self, probs: Tensor, view: RoundView) -> Tensor:
         if not self.sampled:
             return probs > self.threshold
-        columns = [
-            view.draws.bernoulli(probs[:, i], view.keys, Stream.ARBITER, i) for i in range(probs.shape[1])
-        ]
-        return torch.stack(columns, dim=1)
+        keep = torch.zeros_like(probs, dtype=torch.bool)
+        for i in range(probs.shape[1]):
+            keep[:, i] = view.draws.bernoulli(probs[:, i], view.keys, Stream.ARBITER, i)
+        return keep

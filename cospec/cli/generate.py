@@ -1,0 +1,162 @@
+"""`cospec generate`: decode one prompt, or a file of prompts to JSON lines on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cospec.cli.options import (
+    ArbiterOption,
+    AttnOption,
+    BatchSizeOption,
+    BonusOption,
+    DeviceOption,
+    DraftOption,
+    DtypeOption,
+    EosOption,
+    JsonOption,
+    MaxNewTokensOption,
+    NumDraftTokensOption,
+    PairOption,
+    PromptsOption,
+    RawOption,
+    RuleOption,
+    SeedOption,
+    TargetOption,
+    TemperatureOption,
+    ThresholdOption,
+    TopKOption,
+    TopPOption,
+    on_interrupt,
+)
+from cospec.jsonl import dumps
+from cospec.prompt_rows import PromptRow, load_prompt_rows
+
+if TYPE_CHECKING:
+    from cospec.engine.record import Rollout
+
+
+def command(
+    prompt: Annotated[str | None, typer.Argument(metavar="PROMPT", help="One prompt; or use --prompts.")] = None,
+    prompts: PromptsOption = None,
+    pair: PairOption = None,
+    draft: DraftOption = None,
+    target: TargetOption = None,
+    rule: RuleOption = None,
+    arbiter: ArbiterOption = None,
+    threshold: ThresholdOption = 0.5,
+    bonus: BonusOption = None,
+    num_draft_tokens: NumDraftTokensOption = 5,
+    max_new_tokens: MaxNewTokensOption = 512,
+    eos_token_id: EosOption = None,
+    batch_size: BatchSizeOption = 8,
+    temperature: TemperatureOption = 0.0,
+    top_k: TopKOption = 0,
+    top_p: TopPOption = 1.0,
+    raw: RawOption = False,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    attn: AttnOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Decode one prompt, or the prompts of a file.
+
+    A file's results are JSON lines on stdout, one per row, in the order of the file; a single prompt prints its text
+    alone unless --json is given. `--pair tiny` is the bundled pair.
+    """
+    rows = _rows(prompt, prompts)
+    from cospec.cli.loading import (
+        choose_rule,
+        decode_options,
+        load_pair_from_options,
+        read_pair_spec,
+        rule_from_options,
+    )
+
+    read_pair_spec(pair, draft, target, device, dtype, attn)
+    options = decode_options(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        eos_token_id=eos_token_id,
+        bonus=bonus,
+        num_draft_tokens=num_draft_tokens,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    choice = choose_rule(rule, arbiter, threshold)
+    from cospec.evaluation.method import requests_of
+
+    loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+    engine = options.engine(loaded, rule_from_options(choice, loaded))
+    finished = engine.run(requests_of(loaded, rows, raw=raw))
+    text_only = prompts is None and not json
+    _print_in_order(finished, len(rows), text_of if text_only else line_of)
+
+
+def _rows(prompt: str | None, prompts: Path | None) -> list[PromptRow]:
+    if prompt is not None and prompts is not None:
+        raise ValueError("a prompt and --prompts are both given: keep one of them")
+    if prompts is not None:
+        return load_prompt_rows(prompts, require_gold=False)
+    if prompt is None:
+        raise ValueError("no prompt given: write one behind the command, or use --prompts FILE.jsonl")
+    if not prompt.strip():
+        raise ValueError("the prompt is empty: give at least one word")
+    return [PromptRow(id=1, prompt=prompt)]
+
+
+def _print_in_order(finished: Iterable[tuple[int, Rollout]], num_rows: int, render: Callable[[Rollout], str]) -> None:
+    """Print each result as soon as all before it are printed; those that still wait when work stops come at the end."""
+    from cospec.cli.progress import progress
+
+    waiting: dict[int, Rollout] = {}
+    printed = 0
+    with (
+        on_interrupt(lambda: f"the {printed} of {num_rows} lines printed so far"),
+        progress("generate", num_rows, bar=not sys.stdout.isatty()) as step,
+    ):
+        following = 0
+        try:
+            for index, rollout in finished:
+                waiting[index] = rollout
+                step()
+                while following in waiting:
+                    _print(render(waiting.pop(following)))
+                    following, printed = following + 1, printed + 1
+        finally:
+            for index in sorted(waiting):
+                _print(render(waiting[index]))
+                printed += 1
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def text_of(rollout: Rollout) -> str:
+    """The text alone."""
+    return rollout.text
+
+
+def line_of(rollout: Rollout) -> str:
+    """One JSON line; the id keeps the type it had in the file."""
+    row: dict[str, Any] = {
+        "id": rollout.id,
+        "output_ids": list(rollout.output_ids),
+        "text": rollout.text,
+        "finish_reason": rollout.finish_reason,
+        "num_rounds": rollout.num_rounds,
+        "num_drafted": rollout.num_drafted,
+        "num_accepted": rollout.num_accepted,
+        "num_mismatches": rollout.num_mismatches,
+        "num_kept": rollout.num_kept,
+    }
+    return dumps(row)

@@ -1,0 +1,112 @@
+"""`cospec label`: what each mismatch of recorded rollouts is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from cospec.cli.options import (
+    ArbiterOption,
+    AttnOption,
+    BatchSizeOption,
+    DeviceOption,
+    DraftOption,
+    DtypeOption,
+    JsonOption,
+    PairOption,
+    TargetOption,
+    on_interrupt,
+)
+from cospec.jsonl import dumps, require_file
+from cospec.prompt_rows import load_prompt_rows
+
+if TYPE_CHECKING:
+    from cospec.labels import Complementarity
+
+RolloutsOption = Annotated[
+    Path, typer.Option("--rollouts", metavar="FILE.jsonl", help="Rollouts to label, from `cospec rollout`.")
+]
+RowsOption = Annotated[
+    Path, typer.Option("--prompts", metavar="FILE.jsonl", help="The rows they were decoded from, with gold answers.")
+]
+LabelsOption = Annotated[Path, typer.Option("--out", metavar="FILE.jsonl", help="Where the labels go; resumed if begun.")]
+
+
+def command(
+    rollouts: RolloutsOption,
+    prompts: RowsOption,
+    out: LabelsOption,
+    pair: PairOption = None,
+    draft: DraftOption = None,
+    target: TargetOption = None,
+    scorer: Annotated[
+        str, typer.Option("--scorer", help="word_problems, exact, or package.module:function.")
+    ] = "exact",
+    continue_with: Annotated[
+        Literal["target", "draft", "either", "arbiter"], typer.Option("--continue-with", help="Who finishes a branch.")
+    ] = "either",
+    label: Annotated[
+        Literal["block", "executed"], typer.Option("--label", help="Every mismatch of a block, or the executed ones.")
+    ] = "block",
+    arbiter: ArbiterOption = None,
+    batch_size: BatchSizeOption = 64,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    attn: AttnOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Label the mismatches of recorded rollouts by the answers both branches lead to.
+
+    Prints the complementarity report: how often only the draft's branch, only the target's, both or none end right.
+    """
+    rows = load_prompt_rows(prompts, require_gold=True)
+    require_file(rollouts, "rollouts")
+    from cospec.cli.loading import load_pair_from_options, read_pair_spec
+    from cospec.cli.progress import progress
+    from cospec.scoring import scorer_for
+
+    judge = scorer_for(scorer)
+    read_pair_spec(pair, draft, target, device, dtype, attn)
+    from cospec.arbiter.adapter import load_scorer
+    from cospec.labels import complementarity
+    from cospec.labels.outcome import OutcomeLabeller
+    from cospec.labels.run import label_file, read_rollouts
+
+    recorded = read_rollouts(rollouts)
+    loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+    labeller = OutcomeLabeller(
+        loaded,
+        judge,
+        continue_with=continue_with,
+        scope=label,
+        batch_size=batch_size,
+        arbiter=load_scorer(arbiter, loaded) if arbiter else None,
+    )
+    done = 0
+    with (
+        on_interrupt(lambda: f"labels of {done} of {len(recorded)} rollouts in {out}"),
+        progress("label", len(recorded)) as step,
+    ):
+
+        def advance(now: int, _: int) -> None:
+            nonlocal done
+            for _ in range(now - done):
+                step()
+            done = now
+
+        labels = label_file(labeller, recorded, rows, out, advance)
+    _print_report(complementarity(labels), out, json)
+
+
+def _print_report(report: Complementarity, out: Path, json: bool) -> None:
+    result: dict[str, Any] = {"labels": str(out), "num_mismatches": report.num_mismatches}
+    result |= {"num_failed": report.num_failed, "shares": report.shares()}
+    if json:
+        typer.echo(dumps(result))
+        return
+    typer.echo(f"{report.num_mismatches} mismatches labelled into {out}; the scorer failed on {report.num_failed}")
+    words = {"only_draft": "only the draft's branch", "only_target": "only the target's", "both": "both", "none": "none"}
+    for name, share in report.shares().items():
+        typer.echo(f"  {words[name]:>24} ends right: {getattr(report, name):>7}  {share:.1%}")

@@ -1,0 +1,214 @@
+"""From the shared options to objects; what can be refused cheaply is refused before any weights are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cospec.cli.options import require_pair_choice
+from cospec.config import load_config
+
+if TYPE_CHECKING:
+    from cospec.engine.decode import Engine
+    from cospec.engine.record import Bonus, Sampling
+    from cospec.engine.rules import Rule
+    from cospec.pair import ModelSpec, Pair, PairSpec
+
+#: The name by which the bundled pair goes, in place of a file.
+TINY = "tiny"
+TINY_DIRECTORY = Path(__file__).parents[1] / "assets" / "tiny"
+
+
+# --- the pair --------------------------------------------------------------------------------------------------------
+
+
+def read_pair_spec(
+    pair: Path | None,
+    draft: str | None,
+    target: str | None,
+    device: str | None = None,
+    dtype: str | None = None,
+    attn: str | None = None,
+) -> PairSpec:
+    """The pair the options describe; ``device``, ``dtype`` and ``attn`` go before what a pair file says of both models.
+
+    ``pair`` is a PAIR.yaml, whose relative model paths count from its own folder where they exist there, or the word
+    `tiny` for the bundled pair. ValueError for a pair named in no or two ways, and for a path that does not exist.
+    """
+    from cospec.pair import ModelSpec, PairSpec
+
+    require_pair_choice(pair, draft, target)
+    if pair is None:
+        assert draft is not None
+        assert target is not None
+        spec = PairSpec(ModelSpec(draft), ModelSpec(target))
+    elif str(pair) == TINY:
+        spec = _bundled_pair()
+    else:
+        spec = _relative_to(load_config(PairSpec, pair, []), pair.parent)
+    changes = _changes(device, dtype, attn)
+    models = {role: dataclasses.replace(getattr(spec, role), **changes) for role in ("draft", "target")}
+    for role, model in models.items():
+        _require_local(model, role)
+    return dataclasses.replace(spec, **models)
+
+
+def load_pair_from_options(
+    pair: Path | None,
+    draft: str | None,
+    target: str | None,
+    device: str | None = None,
+    dtype: str | None = None,
+    attn: str | None = None,
+) -> Pair:
+    """`read_pair_spec`, then the models themselves."""
+    from cospec.pair import load_pair, pick_device
+
+    spec = read_pair_spec(pair, draft, target, device, dtype, attn)
+    for model in (spec.draft, spec.target):
+        pick_device(model.device)
+    if not sys.stderr.isatty():
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+    return load_pair(spec)
+
+
+def _bundled_pair() -> PairSpec:
+    from cospec.pair import ModelSpec, PairSpec
+
+    if not (TINY_DIRECTORY / "target").is_dir():
+        raise ValueError(
+            f"the bundled pair is not in this installation ({TINY_DIRECTORY} is missing): build it with "
+            "`python -m data.tiny_pair.build`, or name another pair"
+        )
+    return PairSpec(ModelSpec(str(TINY_DIRECTORY / "draft")), ModelSpec(str(TINY_DIRECTORY / "target")))
+
+
+def _relative_to(spec: PairSpec, folder: Path) -> PairSpec:
+    models = {}
+    for role in ("draft", "target"):
+        model = getattr(spec, role)
+        beside = folder / Path(model.path).expanduser()
+        models[role] = dataclasses.replace(model, path=str(beside)) if beside.exists() else model
+    return dataclasses.replace(spec, **models)
+
+
+def _changes(device: str | None, dtype: str | None, attn: str | None) -> dict[str, Any]:
+    given = {"device": device, "dtype": dtype, "attn": attn}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    # A device from the command line replaces the file's whole placement.
+    return changes | ({"device_map": None} if device else {})
+
+
+def _require_local(model: ModelSpec, role: str) -> None:
+    """A name that can only be a path must exist: looking for it on the Hub would end in a riddle, and late."""
+    path = model.path
+    is_path = path.startswith((".", "/", "~")) or path.count("/") > 1 or path.endswith(".gguf")
+    if is_path and not Path(path).exists():
+        raise ValueError(
+            f"the {role}'s path {path!r} does not exist (looked in {Path.cwd()}): give a model directory, a GGUF file "
+            "or a Hub id"
+        )
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChoice:
+    """What decides at a mismatch, as the options put it; checked by `choose_rule`, built by `rule_from_options`."""
+
+    name: str
+    arbiter: Path | None = None
+    threshold: float = 0.5
+    sampled: bool = False
+
+
+def choose_rule(
+    rule: str | None, arbiter: Path | None, threshold: float = 0.5, *, sampled: bool = False, default: str = "strict"
+) -> RuleChoice:
+    """Check the options against each other and the arbiter's pins for being readable; loads no weights.
+
+    An arbiter implies the rule `arbiter`; without one and without a rule it is ``default``.
+    """
+    from cospec.engine.rules import rule_named
+
+    name = rule or ("arbiter" if arbiter else default)
+    if arbiter is None:
+        rule_named(name)
+        if threshold != 0.5 or sampled:
+            option = "--sampled" if sampled else "--threshold"
+            raise ValueError(f"{option} is given, but rule {name!r} has no arbiter: add --arbiter DIR or drop {option}")
+        return RuleChoice(name)
+    from cospec.arbiter.adapter import read_pins
+
+    if name != "arbiter":
+        raise ValueError(f"--rule {name} and --arbiter {arbiter} contradict each other: keep one of them")
+    read_pins(arbiter)
+    return RuleChoice(name, arbiter, threshold, sampled)
+
+
+def rule_from_options(choice: RuleChoice, pair: Pair) -> Rule:
+    """The rule itself; ValueError if its arbiter was made for another pair."""
+    from cospec.engine.rules import ArbiterRule, rule_named
+
+    if choice.arbiter is None:
+        return rule_named(choice.name)
+    from cospec.arbiter.adapter import load_scorer
+
+    return ArbiterRule(load_scorer(choice.arbiter, pair), choice.threshold, choice.sampled)
+
+
+# --- decoding --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """The decoding options of a command; what an engine would refuse is refused here, before models are loaded."""
+
+    sampling: Sampling
+    bonus: Bonus | None = None
+    num_draft_tokens: int = 5
+    max_new_tokens: int = 512
+    eos_token_ids: tuple[int, ...] | None = None
+    batch_size: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_draft_tokens", "max_new_tokens", "batch_size"):
+            if getattr(self, name) < 1:
+                option = "--" + name.replace("_", "-")
+                raise ValueError(f"{option} is {getattr(self, name)}: it must be at least 1")
+
+    def engine(self, pair: Pair, rule: Rule) -> Engine:
+        """An engine with these settings."""
+        from cospec.engine.decode import Engine
+
+        self.check_ids(pair)
+        if self.bonus and not rule.drafts:
+            raise ValueError(f"--bonus is given, but rule {rule.name!r} drafts nothing: drop --bonus")
+        names = (field.name for field in dataclasses.fields(self))
+        return Engine(pair, rule, **{name: getattr(self, name) for name in names})
+
+    def check_ids(self, pair: Pair) -> None:
+        """ValueError for an ending id that the pair's tokenizer does not have."""
+        for token_id in self.eos_token_ids or ():
+            if not 0 <= token_id < pair.vocab_size:
+                raise ValueError(
+                    f"--eos-token-id {token_id} is outside the pair's ids 0..{pair.vocab_size - 1}: no text would ever "
+                    "end with it"
+                )
+
+
+def decode_options(
+    *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, eos_token_id: list[int] | None = None, **rest: Any
+) -> DecodeOptions:
+    """`DecodeOptions` from the options as typer hands them over."""
+    from cospec.engine.record import Sampling
+
+    eos = tuple(eos_token_id) if eos_token_id else None
+    return DecodeOptions(Sampling(temperature, top_k, top_p), eos_token_ids=eos, **rest)

@@ -1,0 +1,99 @@
+"""The methods of `cospec eval`: chosen by name, built over a pair, and described for the record of the run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cospec.cli.loading import DecodeOptions, RuleChoice, choose_rule, rule_from_options
+from cospec.jsonl import dumps
+from cospec.prompt_rows import PromptRow
+
+if TYPE_CHECKING:
+    from cospec.evaluation import Method
+    from cospec.pair import Pair
+
+
+def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> dict[str, RuleChoice]:
+    """Rule choices by method name, the target first; arbiters are called after their directory unless named."""
+    chosen: dict[str, RuleChoice] = {"target": RuleChoice("target")}
+    for name in filter(None, (part.strip() for part in methods.split(","))):
+        if name == "arbiter":
+            raise ValueError("method 'arbiter' needs a directory: use --arbiter DIR instead")
+        chosen[name] = RuleChoice("draft") if name == "draft" else choose_rule(name, None)
+    if threshold != 0.5 and not arbiters:
+        raise ValueError("--threshold is given, but there is no arbiter: add --arbiter DIR or drop --threshold")
+    for text in arbiters:
+        name, directory = _named(text)
+        if name in chosen:
+            raise ValueError(f"--arbiter {text}: method {name!r} is there already; give another name: NAME={directory}")
+        chosen[name] = choose_rule(None, directory, threshold)
+    return chosen
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, equals, directory = text.partition("=")
+    if equals and not Path(text).exists():
+        if not name or not directory:
+            raise ValueError(f"--arbiter {text!r}: write DIR or NAME=DIR")
+        return name, Path(directory)
+    return Path(text).resolve().name, Path(text)
+
+
+def build_methods(choices: Mapping[str, RuleChoice], pair: Pair, options: DecodeOptions) -> list[Method]:
+    """The methods with their rules, arbiters loaded; ValueError for an arbiter of another pair."""
+    return [_build(name, choice, pair, options) for name, choice in choices.items()]
+
+
+def _build(name: str, choice: RuleChoice, pair: Pair, options: DecodeOptions) -> Method:
+    from cospec.evaluation import Method
+
+    if choice.name == "draft":
+        return Method(name, "draft")
+    if choice.name == "target":
+        return Method(name, "target")
+    return Method(name, rule_from_options(choice, pair), options.bonus)
+
+
+def describe(
+    pair: Pair, options: DecodeOptions, choices: Mapping[str, RuleChoice], methods: Sequence[Method]
+) -> dict[str, Any]:
+    """What decides the results besides the problems, as JSON: common settings, and each method's under "methods"."""
+    from cospec.arbiter.adapter import pins_of
+
+    common = asdict(options)
+    del common["bonus"]
+    pins = asdict(pins_of(pair, "own"))
+    return {
+        "pair": asdict(pair.spec),
+        "pair_digest": _digest([dumps([pins["draft"], pins["target"], pins["tokenizer_digest"]]).encode()]),
+        "device": pair.device.type,
+        "dtype": str(next(pair.target.parameters()).dtype),
+        **common,
+        "methods": {method.name: _describe_method(method, choices[method.name]) for method in methods},
+    }
+
+
+def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
+    described: dict[str, Any] = {"rule": method.rule_name, "bonus": method.bonus_in_use}
+    if choice.arbiter is not None:
+        files = sorted(file for file in choice.arbiter.iterdir() if file.suffix in (".safetensors", ".json"))
+        digest = _digest(file.read_bytes() for file in files)
+        described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter), "arbiter_digest": digest}
+    return described
+
+
+def describe_rows(rows: Sequence[PromptRow]) -> dict[str, Any]:
+    """Number and digest of the problems; the digest changes with any prompt or gold answer."""
+    digest = _digest(dumps(row.scorer_row()).encode() for row in rows)
+    return {"num_problems": len(rows), "problems_digest": digest}
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()[:16]

@@ -1,0 +1,48 @@
+"""Progress of long work on stderr: a bar on a terminal, now and then a line anywhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+@contextmanager
+def progress(title: str, total: int, unit: str = "prompts", *, bar: bool = True) -> Iterator[Callable[[], None]]:
+    """Yield a function to call once per finished piece; stdout stays untouched.
+
+    ``bar`` False is for work that itself writes to the terminal, where a bar would be torn apart.
+    """
+    if bar and sys.stderr.isatty():
+        with _bar(title, total) as step:
+            yield step
+    else:
+        yield _lines(title, total, unit)
+
+
+@contextmanager
+def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # Left alone, rich would send what is printed meanwhile to stderr, and with it the JSON lines meant for stdout.
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False) as bars:
+        task = bars.add_task(title, total=total)
+        yield lambda: bars.advance(task)
+
+
+def _lines(title: str, total: int, unit: str) -> Callable[[], None]:
+    count, last = 0, time.monotonic()
+
+    def step() -> None:
+        nonlocal count, last
+        count += 1
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            print(f"{title}: {count} of {total} {unit}", file=sys.stderr, flush=True)
+
+    return step

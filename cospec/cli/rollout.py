@@ -1,0 +1,212 @@
+"""`cospec rollout`: decode a file of prompts into complete records for labelling and training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cospec.cli.options import (
+    ArbiterOption,
+    AttnOption,
+    BatchSizeOption,
+    BonusOption,
+    DeviceOption,
+    DraftOption,
+    DtypeOption,
+    EosOption,
+    JsonOption,
+    MaxNewTokensOption,
+    NumDraftTokensOption,
+    OutOption,
+    PairOption,
+    PromptsOption,
+    RawOption,
+    RuleOption,
+    SeedOption,
+    TargetOption,
+    TemperatureOption,
+    ThresholdOption,
+    TopKOption,
+    TopPOption,
+    on_interrupt,
+)
+from cospec.jsonl import append_jsonl, drop_torn_tail, dumps, read_jsonl
+from cospec.prompt_rows import PromptRow, load_prompt_rows
+
+if TYPE_CHECKING:
+    from cospec.engine.decode import Engine, Request
+    from cospec.engine.record import Rollout
+
+
+def command(
+    prompts: PromptsOption = None,
+    out: OutOption = None,
+    pair: PairOption = None,
+    draft: DraftOption = None,
+    target: TargetOption = None,
+    rule: RuleOption = None,
+    arbiter: ArbiterOption = None,
+    threshold: ThresholdOption = 0.5,
+    sampled: Annotated[
+        bool, typer.Option("--sampled", help="Draw the arbiter's decisions from its probabilities, as in training.")
+    ] = False,
+    bonus: BonusOption = None,
+    num_draft_tokens: NumDraftTokensOption = 5,
+    max_new_tokens: MaxNewTokensOption = 512,
+    eos_token_id: EosOption = None,
+    batch_size: BatchSizeOption = 8,
+    temperature: TemperatureOption = 0.0,
+    top_k: TopKOption = 0,
+    top_p: TopPOption = 1.0,
+    raw: RawOption = False,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    attn: AttnOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write complete rollout records of a file of prompts.
+
+    One JSON line per prompt, in the order in which they end. Prompts whose records are in the file already are left
+    out, so that an interrupted run goes on. The rule is `never` unless told otherwise: what the warm-up is trained on.
+    """
+    rows, out = _check_files(prompts, out)
+    from cospec.cli.loading import (
+        choose_rule,
+        decode_options,
+        load_pair_from_options,
+        read_pair_spec,
+        rule_from_options,
+    )
+
+    read_pair_spec(pair, draft, target, device, dtype, attn)
+    options = decode_options(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        eos_token_id=eos_token_id,
+        bonus=bonus,
+        num_draft_tokens=num_draft_tokens,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    choice = choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    from cospec.evaluation.method import requests_of
+
+    loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+    engine = options.engine(loaded, rule_from_options(choice, loaded))
+    requests = requests_of(loaded, rows, raw=raw)
+    kept = _kept(out, requests, engine)
+    done = {rollout.id for rollout in kept}
+    new, seconds = _decode(engine, [request for request in requests if request.id not in done], out)
+    summary = _summary(out, kept, new, seconds)
+    if engine.settings.bonus == "arbitrated":
+        # One more than the accepted tokens is a length only where a token of the target's follows.
+        del summary["mean_acceptance_length"]
+    report(summary, json)
+
+
+def _check_files(prompts: Path | None, out: Path | None) -> tuple[list[PromptRow], Path]:
+    if prompts is None:
+        raise ValueError("no prompts given: use --prompts FILE.jsonl")
+    if out is None:
+        raise ValueError("no place for the records given: use --out ROLLOUTS.jsonl")
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a directory: give the path of a file")
+    return load_prompt_rows(prompts, require_gold=False), out
+
+
+def _kept(out: Path, requests: Sequence[Request], engine: Engine) -> list[Rollout]:
+    """The records of an earlier run; ValueError if they are of other settings or other prompts."""
+    from cospec.engine.record import rollout_from_json
+
+    drop_torn_tail(out)
+    prompts = {request.id: tuple(request.prompt_ids) for request in requests}
+    kept = []
+    for row in read_jsonl(out) if out.exists() else ():
+        rollout = rollout_from_json(row)
+        if rollout.settings != engine.settings:
+            reason = f"settings ({_difference(rollout.settings, engine.settings)})"
+        elif rollout.id not in prompts:
+            # Records of more prompts than asked for are no harm; they are simply not this run's.
+            continue
+        elif rollout.prompt_ids != prompts[rollout.id]:
+            reason = "prompt"
+        else:
+            kept.append(rollout)
+            continue
+        raise ValueError(f"{out} holds rollout {rollout.id!r} of another {reason}: name another --out, or remove it")
+    return kept
+
+
+def _difference(old: Any, new: Any) -> str:
+    names = [name for name in type(new).__slots__ if getattr(old, name) != getattr(new, name)]
+    return ", ".join(f"{name} was {getattr(old, name)!r}, now {getattr(new, name)!r}" for name in names)
+
+
+def _decode(engine: Engine, requests: Sequence[Request], out: Path) -> tuple[list[Rollout], float]:
+    """Decode, writing each record as it ends; the records and the seconds it took."""
+    import time
+
+    from cospec.cli.progress import progress
+
+    new: list[Rollout] = []
+    start = time.perf_counter()
+    with on_interrupt(lambda: f"{len(new)} new records in {out}"), progress("rollout", len(requests)) as step:
+        for _, rollout in engine.run(requests):
+            append_jsonl(out, [rollout.to_json()])
+            new.append(rollout)
+            step()
+    return new, time.perf_counter() - start
+
+
+def _summary(out: Path, kept: Sequence[Rollout], new: Sequence[Rollout], seconds: float) -> dict[str, Any]:
+    """Acceptance over all records, speed of the new ones."""
+    from cospec.engine.metrics import acceptance, ratio
+
+    sums = acceptance([*kept, *new])
+    return {
+        "out": str(out),
+        "num_new": len(new),
+        "num_kept_from_before": len(kept),
+        "num_tokens": sums.num_tokens,
+        "num_rounds": sums.num_rounds,
+        "tokens_per_round": sums.tokens_per_round,
+        "num_drafted": sums.num_drafted,
+        "num_accepted": sums.num_accepted,
+        "acceptance_rate": sums.acceptance_rate,
+        "mean_acceptance_length": sums.mean_acceptance_length,
+        "acceptance_by_position": sums.acceptance_by_position,
+        "num_mismatches": sums.num_mismatches,
+        "num_kept": sums.num_kept,
+        "keep_rate": sums.keep_rate,
+        "num_truncated": sums.num_truncated,
+        "seconds": seconds,
+        "tokens_per_s": ratio(sum(len(rollout.output_ids) for rollout in new), seconds),
+    }
+
+
+def report(summary: dict[str, Any], as_json: bool) -> None:
+    """One JSON line, or a table of names and values."""
+    if as_json:
+        typer.echo(dumps(summary))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "", show_header=False, title="rollouts")
+    for name, value in summary.items():
+        table.add_row(name.replace("_", " "), _shown(value))
+    Console().print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return "  ".join(_shown(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "-" if value is None else str(value)

@@ -1,0 +1,48 @@
+"""Labels as they lie on disk: one row per rollout, beside the rollouts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+ContinueWith = Literal["target", "draft", "either", "arbiter"]
+LabelScope = Literal["block", "executed"]
+
+
+@dataclass(frozen=True, slots=True)
+class MismatchLabel:
+    """One mismatch: ``block`` counts the rollout's blocks, ``position`` is 0-based in it.
+
+    ``draft_right`` and ``target_right`` say whether each branch ended right, None where the scorer failed. ``label`` in
+    [0, 1] is what keeping is worth, None where the mismatch teaches nothing (method section 3).
+    """
+
+    block: int
+    position: int
+    draft_right: bool | None
+    target_right: bool | None
+    label: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutLabels:
+    """All labels of one rollout and how they were made."""
+
+    id: str | int
+    continue_with: ContinueWith
+    scope: LabelScope
+    labels: tuple[MismatchLabel, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def labels_from_json(row: Mapping[str, Any]) -> RolloutLabels:
+    """Rebuild a row; ValueError names the row that does not fit."""
+    try:
+        labels = tuple(MismatchLabel(**label) for label in row["labels"])
+        return RolloutLabels(**{**row, "labels": labels})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"label row {row.get('id')!r} cannot be read ({error}): make it again with `cospec label`") from error

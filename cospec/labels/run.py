@@ -1,0 +1,72 @@
+"""Label a file of rollouts chunk by chunk, so that an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cospec.engine.record import Rollout, rollout_from_json
+from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl
+from cospec.labels.outcome import OutcomeLabeller
+from cospec.labels.record import RolloutLabels, labels_from_json
+from cospec.prompt_rows import PromptRow
+
+CHUNK = 64
+
+
+def read_rollouts(path: Path) -> list[Rollout]:
+    """All rollouts of a file; ValueError if there are none."""
+    rollouts = [rollout_from_json(row) for row in read_jsonl(path)]
+    if not rollouts:
+        raise ValueError(f"{path} holds no rollouts: write some with `cospec rollout`")
+    return rollouts
+
+
+def read_labels(path: Path) -> list[RolloutLabels]:
+    """All label rows of a file; ValueError if there are none."""
+    labels = [labels_from_json(row) for row in read_jsonl(path)]
+    if not labels:
+        raise ValueError(f"{path} holds no labels: write some with `cospec label`")
+    return labels
+
+
+def label_file(
+    labeller: OutcomeLabeller,
+    rollouts: Sequence[Rollout],
+    rows: Sequence[PromptRow],
+    out: Path,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[RolloutLabels]:
+    """Label ``rollouts`` into ``out``, skipping those it already holds; all labels, in the order of the file.
+
+    ``progress`` is told how many of how many rollouts are done. ValueError if the file was made in another way, or a
+    rollout's prompt row or gold answer is missing.
+    """
+    scorer_rows = {row.id: row.scorer_row() for row in rows}
+    unknown = [rollout.id for rollout in rollouts if rollout.id not in scorer_rows]
+    if unknown:
+        raise ValueError(f"rollout {unknown[0]!r} has no row among the prompts: give the file it was decoded from")
+    done = _already_done(labeller, out)
+    names = {row.id for row in done}
+    todo = [rollout for rollout in rollouts if rollout.id not in names]
+    progress(len(rollouts) - len(todo), len(rollouts))
+    for first in range(0, len(todo), CHUNK):
+        chunk = labeller.label(todo[first : first + CHUNK], scorer_rows)
+        append_jsonl(out, [row.to_json() for row in chunk])
+        done += chunk
+        progress(len(rollouts) - len(todo) + first + len(chunk), len(rollouts))
+    return done
+
+
+def _already_done(labeller: OutcomeLabeller, out: Path) -> list[RolloutLabels]:
+    if not out.exists():
+        return []
+    drop_torn_tail(out)
+    done = [labels_from_json(row) for row in read_jsonl(out)]
+    for row in done:
+        if (row.continue_with, row.scope) != (labeller.continue_with, labeller.scope):
+            raise ValueError(
+                f"{out} was labelled with continue_with={row.continue_with}, label={row.scope}, now "
+                f"{labeller.continue_with}, {labeller.scope}: give another --out, or the same settings to go on"
+            )
+    return done

@@ -1,0 +1,173 @@
+"""The configs of both stages; every key is documented here, unknown ones are errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cospec.rewards import RewardConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PairSection:
+    """Which pair: ``path`` is a PAIR.yaml, or ``tiny`` for the bundled one; the rest overrides the file."""
+
+    path: str = "tiny"
+    device: str | None = None
+    dtype: str | None = None
+    attn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArbiterSection:
+    """The arbiter to train. ``init`` continues from a saved one, whose form then counts; else a fresh one is made."""
+
+    init: str | None = None
+    context_cache: str = "shared"
+    lora_r: int = 32
+    lora_alpha: int = 64
+    lora_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.context_cache not in ("shared", "own"):
+            raise ValueError(f"arbiter.context_cache is {self.context_cache!r}: choose 'shared' or 'own'")
+        if self.lora_r < 1 or self.lora_alpha < 1:
+            raise ValueError("arbiter.lora_r and arbiter.lora_alpha must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserSection:
+    """The optimiser's part. ``micro_batch`` is the number of rollouts in one forward pass of one process."""
+
+    learning_rate: float = 1e-4
+    micro_batch: int = 8
+    warmup_steps: int = 0
+    scheduler: str = "constant"
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.learning_rate <= 0:
+            raise ValueError(f"optimiser.learning_rate is {self.learning_rate}: it must be > 0")
+        if self.micro_batch < 1:
+            raise ValueError(f"optimiser.micro_batch is {self.micro_batch}: it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSection:
+    """The run directory and what is written to it. ``tracker`` is none or wandb (a mirror of metrics.jsonl)."""
+
+    dir: str = "runs/run"
+    seed: int = 0
+    save_every: int = 0
+    resume: bool = True
+    tracker: str = "none"
+    use_cpu: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tracker not in ("none", "wandb"):
+            raise ValueError(f"run.tracker is {self.tracker!r}: choose 'none' or 'wandb'")
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig:
+    """Supervised warm-up on labelled rollouts (method section 3).
+
+    ``rollouts`` and ``labels`` are the files of `cospec rollout` and `cospec label`. ``batch`` rollouts make one
+    optimiser step over all processes. ``trainer`` is passed on to transformers' TrainingArguments.
+    """
+
+    rollouts: str
+    labels: str
+    pair: PairSection = field(default_factory=PairSection)
+    arbiter: ArbiterSection = field(default_factory=ArbiterSection)
+    optimiser: OptimiserSection = field(default_factory=OptimiserSection)
+    run: RunSection = field(default_factory=RunSection)
+    epochs: float = 3.0
+    batch: int = 32
+    holdout: float = 0.1
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.holdout < 1.0:
+            raise ValueError(f"holdout is {self.holdout}: it is the share kept apart for measuring, in [0, 1)")
+        _check_forms(self.arbiter, self.optimiser)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSection:
+    """How training rollouts are decoded; decisions are always sampled."""
+
+    num_draft_tokens: int = 5
+    bonus: str = "arbitrated"
+    max_new_tokens: int = 512
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    batch_size: int = 64
+    keep_records: bool = True
+
+    def __post_init__(self) -> None:
+        if self.bonus not in ("arbitrated", "target"):
+            raise ValueError(f"rollout.bonus is {self.bonus!r}: choose 'arbitrated' or 'target'")
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSection(RewardConfig):
+    """The reward's constants (method section 4) and the scorer: word_problems, exact or package.module:function."""
+
+    scorer: str = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class GrpoConfig:
+    """GRPO on complete rollouts (method section 4).
+
+    ``prompts`` is a JSONL file of prompt rows with gold answers. A step decodes ``prompts_per_step`` prompts
+    ``num_generations`` times each, over all processes. ``kl_beta`` weighs the KL to the warm-up policy. ``trainer`` is
+    passed on to TRL's GRPOConfig.
+    """
+
+    prompts: str
+    pair: PairSection = field(default_factory=PairSection)
+    arbiter: ArbiterSection = field(default_factory=ArbiterSection)
+    optimiser: OptimiserSection = field(default_factory=OptimiserSection)
+    run: RunSection = field(default_factory=RunSection)
+    rollout: RolloutSection = field(default_factory=RolloutSection)
+    reward: RewardSection = field(default_factory=RewardSection)
+    steps: int = 100
+    prompts_per_step: int = 16
+    num_generations: int = 8
+    num_iterations: int = 1
+    kl_beta: float = 0.0
+    epsilon: float = 0.2
+    max_failed_share: float = 0.05
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.num_generations < 2:
+            raise ValueError(f"num_generations is {self.num_generations}: a group needs at least 2 rollouts")
+        if self.steps < 1 or self.prompts_per_step < 1 or self.num_iterations < 1:
+            raise ValueError("steps, prompts_per_step and num_iterations must be at least 1")
+        _check_forms(self.arbiter, self.optimiser)
+
+    def accumulation(self, num_processes: int) -> int:
+        """Micro-batches per process and step; ValueError if the rollouts of a step cannot be dealt out evenly."""
+        rollouts, slots = self.prompts_per_step * self.num_generations, self.optimiser.micro_batch * num_processes
+        if rollouts % slots:
+            raise ValueError(
+                f"a step has {self.prompts_per_step} x {self.num_generations} = {rollouts} rollouts, which "
+                f"{num_processes} processes with optimiser.micro_batch {self.optimiser.micro_batch} cannot share "
+                "evenly: choose a micro_batch that divides them"
+            )
+        return rollouts // slots
+
+
+def _check_forms(arbiter: ArbiterSection, optimiser: OptimiserSection) -> None:
+    if optimiser.gradient_checkpointing and arbiter.context_cache == "shared":
+        raise ValueError(
+            "optimiser.gradient_checkpointing discards the shared cache: switch it off (a shared arbiter's backward "
+            "pass holds region tokens only), or set arbiter.context_cache=own"
+        )

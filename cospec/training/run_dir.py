@@ -1,0 +1,134 @@
+"""The run directory: the unit of truth of a training run.
+
+``config.yaml, provenance.json, metrics.jsonl, rollouts/, checkpoints/`` and, at the end, ``arbiter/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from cospec.config import to_yaml
+from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl, write_json_atomic, write_jsonl_atomic
+
+_PACKAGES = ("cospec", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "deepspeed")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """Paths of one run."""
+
+    root: Path
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.root / "rollouts"
+
+    @property
+    def arbiter(self) -> Path:
+        """Where the finished arbiter lies."""
+        return self.root / "arbiter"
+
+    def last_checkpoint(self) -> str | None:
+        return get_last_checkpoint(str(self.checkpoints)) if self.checkpoints.is_dir() else None
+
+    def begin(self, config: Any, inputs: Sequence[str], resume: bool) -> str | None:
+        """Write config and provenance, and return the checkpoint to go on from, if there is one.
+
+        ValueError if the directory holds a run that must not be continued, or one of another config.
+        """
+        text = to_yaml(config)
+        recorded = self.root / "config.yaml"
+        checkpoint = self.last_checkpoint()
+        if checkpoint and not resume:
+            raise ValueError(f"{self.root} already holds a run: set run.resume=true to go on with it, or another run.dir")
+        if checkpoint and recorded.exists() and recorded.read_text(encoding="utf-8") != text:
+            raise ValueError(
+                f"{self.root} holds a run with another config: compare {recorded}, or choose another run.dir"
+            )
+        self.root.mkdir(parents=True, exist_ok=True)
+        recorded.write_text(text, encoding="utf-8")
+        write_json_atomic(self.root / "provenance.json", provenance(inputs))
+        self._rewind(checkpoint)
+        return checkpoint
+
+    def _rewind(self, checkpoint: str | None) -> None:
+        """Drop the metrics of steps behind the checkpoint: they will be made again."""
+        if not self.metrics.exists():
+            return
+        drop_torn_tail(self.metrics)
+        step = int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
+        write_jsonl_atomic(self.metrics, [row for row in read_jsonl(self.metrics) if row["step"] <= step])
+
+
+def provenance(inputs: Sequence[str]) -> dict[str, Any]:
+    """What made this run: command, time, package versions, code revision, digests of the input files."""
+    return {
+        "argv": sys.argv,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "python": sys.version.split()[0],
+        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "git": _git(),
+        "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+        "inputs": {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in inputs},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, str] | None:
+    """Revision and uncommitted diff of the code, where it runs from a checkout."""
+    folder = Path(__file__).parent
+
+    def ask(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    revision = ask("rev-parse", "HEAD")
+    return {"revision": revision, "diff": ask("diff", "HEAD", "--", ".") or ""} if revision else None
+
+
+class MetricsFile(TrainerCallback):
+    """Mirrors every log line of a trainer to metrics.jsonl, from the main process alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if state.is_world_process_zero and logs:
+            append_jsonl(self.path, [{"step": state.global_step, **json.loads(json.dumps(logs, default=float))}])

@@ -1,0 +1,146 @@
+"""What both stages do before they train: parse the command line, load pair and arbiter, open the run directory."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import set_seed
+from peft import PeftModel
+from transformers import Trainer
+
+from cospec.arbiter.adapter import load_arbiter, pins_of, read_pins, save_arbiter, trainable_names
+from cospec.arbiter.model import LoraSpec, new_arbiter
+from cospec.config import load_config, to_yaml
+from cospec.pair import Pair, load_pair
+from cospec.pair_file import read_pair_spec
+from cospec.training.config import ArbiterSection, GrpoConfig, OptimiserSection, PairSection, RunSection, SftConfig
+from cospec.training.run_dir import RunDir
+
+ConfigT = TypeVar("ConfigT", SftConfig, GrpoConfig)
+
+
+def run_stage(cls: type[ConfigT], train: Callable[[ConfigT], Any], description: str, argv: Sequence[str] | None) -> int:
+    """Parse ``--config FILE [--dry-run] [key=value ...]`` and train; the process's exit code.
+
+    A mistake of the user's is one line on stderr and exit code 2, on every process alike.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--config", help="YAML file of the run; every key has a default but the input files")
+    parser.add_argument("--dry-run", action="store_true", help="print the resolved config and stop")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="such as optimiser.learning_rate=1e-4")
+    arguments = parser.parse_args(argv)
+    try:
+        config = load_config(cls, arguments.config, arguments.overrides)
+        if arguments.dry_run:
+            print(to_yaml(config), end="")
+        else:
+            train(config)
+    except (ValueError, FileNotFoundError, PermissionError) as error:
+        if os.environ.get("COSPEC_TRACEBACK"):
+            raise
+        print(f"cospec: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def load_training_pair(section: PairSection, use_cpu: bool) -> Pair:
+    """The pair on this process's own device."""
+    device = section.device or str(PartialState(cpu=use_cpu).device)
+    return load_pair(read_pair_spec(section.path, device=device, dtype=section.dtype, attn=section.attn))
+
+
+def prepare_arbiter(pair: Pair, section: ArbiterSection, seed: int) -> PeftModel:
+    """The arbiter to train, the same on every process: a saved one, or a fresh one from ``seed``."""
+    set_seed(seed)
+    if section.init:
+        arbiter = load_arbiter(section.init, pair, trainable=True)
+    else:
+        lora = LoraSpec(section.lora_r, section.lora_alpha, section.lora_dropout)
+        arbiter = new_arbiter(pair.draft, "own" if section.context_cache == "own" else "shared", lora)
+    trainable_names(arbiter)
+    return arbiter
+
+
+def check_arbiter_init(section: ArbiterSection) -> None:
+    """Refuse an unreadable ``arbiter.init`` before any weights load."""
+    if section.init:
+        read_pins(Path(section.init))
+
+
+def open_run(config: SftConfig | GrpoConfig, inputs: Sequence[str]) -> tuple[RunDir, str | None]:
+    """The run directory and the checkpoint to go on from; written by the main process alone."""
+    run, state = RunDir(Path(config.run.dir)), PartialState(cpu=config.run.use_cpu)
+    checkpoint = run.last_checkpoint()
+    with state.main_process_first():
+        if state.is_main_process:
+            run.begin(config, inputs, config.run.resume)
+    return run, checkpoint
+
+
+def trainer_arguments(
+    cls: type, run: RunDir, section: RunSection, optimiser: OptimiserSection, extra: dict[str, Any], **own: Any
+) -> Any:
+    """Arguments of transformers' or TRL's trainer; ``extra`` is the config's `trainer` section.
+
+    ValueError for an extra key that does not exist, or that another key of the config already decides.
+    """
+    arguments = {
+        "output_dir": str(run.checkpoints),
+        "per_device_train_batch_size": optimiser.micro_batch,
+        "learning_rate": optimiser.learning_rate,
+        "warmup_steps": optimiser.warmup_steps,
+        "lr_scheduler_type": optimiser.scheduler,
+        "weight_decay": optimiser.weight_decay,
+        "max_grad_norm": optimiser.max_grad_norm,
+        "bf16": optimiser.bf16,
+        "gradient_checkpointing": optimiser.gradient_checkpointing,
+        "save_strategy": "steps" if section.save_every else "no",
+        "save_steps": max(1, section.save_every),
+        "save_total_limit": 2,
+        "seed": section.seed,
+        "report_to": [] if section.tracker == "none" else [section.tracker],
+        "run_name": run.root.name,
+        "use_cpu": section.use_cpu or not torch.cuda.is_available(),
+        "logging_steps": 1,
+        "disable_tqdm": not sys.stderr.isatty(),
+        "remove_unused_columns": False,
+        "ddp_find_unused_parameters": False,
+        **own,
+    }
+    known = list(inspect.signature(cls.__init__).parameters)
+    for key in extra:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"trainer.{key} is no argument of {cls.__name__}{hint}")
+        if key in arguments:
+            raise ValueError(f"trainer.{key} is decided by another key of the config: set that one instead")
+    return cls(**arguments, **extra)
+
+
+class SavesArbiter(Trainer):
+    """A trainer whose checkpoints are arbiter directories: adapter, head and pins, nothing of the draft."""
+
+    pair: Pair
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        arbiter = self.accelerator.unwrap_model(self.model)
+        directory = Path(output_dir or self.args.output_dir)
+        save_arbiter(arbiter, directory, pins_of(self.pair, arbiter.get_base_model().context_cache))
+        torch.save(self.args, directory / "training_args.bin")
+
+    def finish(self, run: RunDir) -> None:
+        """Write the trained arbiter where the run directory promises it; once, by the main process."""
+        if self.accelerator.is_main_process:
+            arbiter = self.accelerator.unwrap_model(self.model)
+            save_arbiter(arbiter, run.arbiter, pins_of(self.pair, arbiter.get_base_model().context_cache))
+        self.accelerator.wait_for_everyone()
