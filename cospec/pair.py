@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
     PretrainedConfig,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
@@ -79,8 +79,8 @@ class PairSpec:
 class Pair:
     """A loaded pair. ``vocab_size`` counts the ids both models share; ids behind it are padding and never chosen."""
 
-    draft: nn.Module
-    target: nn.Module
+    draft: PreTrainedModel
+    target: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     vocab_size: int
     draft_context: int
@@ -184,7 +184,7 @@ def _tokenizer(spec: ModelSpec, role: str) -> PreTrainedTokenizerBase:
     return _loaded(lambda: AutoTokenizer.from_pretrained(path, **keywords), spec, role, "tokenizer")
 
 
-def _model(spec: ModelSpec, role: str) -> nn.Module:
+def _model(spec: ModelSpec, role: str) -> PreTrainedModel:
     path, keywords = spec.source()
     keywords |= {"dtype": spec.dtype, "attn_implementation": spec.attn}
     if spec.quantization:
@@ -234,7 +234,7 @@ def _loaded(load: Any, spec: ModelSpec, role: str, what: str) -> Any:
 
 
 def _eos_ids(spec: ModelSpec, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """End ids from the generation config, else the model config, else the tokenizer. Its sampling values are ignored."""
+    """End ids from the generation config, else the model config, else the tokenizer. Its sampling is ignored."""
     path, keywords = spec.source()
     try:
         eos = GenerationConfig.from_pretrained(

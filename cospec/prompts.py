@@ -31,7 +31,9 @@ def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bo
     tokenizer = pair.tokenizer
     if raw or not tokenizer.chat_template:
         if not isinstance(prompt, str):
-            raise ValueError("chat messages need a chat template, and there is none here (or --raw is set): give a text")
+            raise ValueError(
+                "chat messages need a chat template, and there is none here (or --raw is set): give a text"
+            )
         return one_bos(tokenizer.encode(prompt), tokenizer.bos_token_id)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     if pair.spec.system_prompt and messages[0]["role"] != "system":

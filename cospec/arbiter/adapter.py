@@ -19,6 +19,7 @@ import torch
 from peft import PeftConfig, PeftModel
 from safetensors import SafetensorError
 from torch import nn
+from transformers import PreTrainedModel
 
 from cospec import __version__
 from cospec.arbiter.model import ArbiterNet, ArbiterScorer, separator
@@ -89,7 +90,9 @@ def read_pins(directory: Path) -> Pins:
         row["draft"], row["target"] = _pin_from(row["draft"]), _pin_from(row["target"])
         return Pins(**row)
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{str(path)!r} cannot be read ({error}): it was changed or made by another version") from error
+        raise ValueError(
+            f"{str(path)!r} cannot be read ({error}): it was changed or made by another version"
+        ) from error
 
 
 def check_pins(pins: Pins, pair: Pair, directory: Path) -> None:
@@ -153,16 +156,19 @@ def trainable_names(arbiter: nn.Module) -> list[str]:
 
 
 def _check_trained(arbiter: PeftModel, directory: Path) -> None:
-    untouched = all(
-        not bool(parameter.any()) for name, parameter in arbiter.named_parameters() if "lora_B" in name
-    )
+    untouched = all(not bool(parameter.any()) for name, parameter in arbiter.named_parameters() if "lora_B" in name)
     if untouched:
         warnings.warn(f"the arbiter in {str(directory)!r} is untrained: its LoRA changes nothing", stacklevel=3)
 
 
 def _card(pins: Pins) -> str:
     base = _public_name(pins.draft.name)
-    head = ["---", "library_name: peft", "tags: [cospec, speculative-decoding]", *([f"base_model: {base}"] if base else [])]
+    head = [
+        "---",
+        "library_name: peft",
+        "tags: [cospec, speculative-decoding]",
+        *([f"base_model: {base}"] if base else []),
+    ]
     return "\n".join(
         [
             *head,
@@ -186,7 +192,7 @@ def _public_name(name: str) -> str | None:
     return None if Path(name).exists() or name.count("/") != 1 else name
 
 
-def _pin(model: nn.Module, name: str, revision: str | None) -> ModelPin:
+def _pin(model: PreTrainedModel, name: str, revision: str | None) -> ModelPin:
     config = {key: value for key, value in model.config.to_dict().items() if key not in _VOLATILE}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
     return ModelPin(name, revision, digest, _probe(model))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
 from cospec.arbiter.layout import Packed, context_mask, region_mask, region_rows, region_width
@@ -39,7 +40,9 @@ class ArbiterNet(nn.Module):
     steps even when switched off.
     """
 
-    def __init__(self, draft: nn.Module, context_cache: ContextCache) -> None:
+    backbone: PreTrainedModel
+
+    def __init__(self, draft: PreTrainedModel, context_cache: ContextCache) -> None:
         super().__init__()
         if context_cache not in ("own", "shared"):
             raise ValueError(f"context_cache is {context_cache!r}: choose 'own' or 'shared'")
@@ -115,7 +118,7 @@ def _positions(packed: Packed) -> Tensor:
     return torch.arange(packed.context_ids.shape[1], device=packed.context_ids.device).expand_as(packed.context_ids)
 
 
-def _shared_copy(module: nn.Module) -> nn.Module:
+def _shared_copy(module: PreTrainedModel) -> PreTrainedModel:
     """A copy of the module tree whose parameters and buffers are the original tensors."""
     tensors = [*module.parameters(), *module.buffers()]
     return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
@@ -130,7 +133,9 @@ class LoraSpec:
     dropout: float = 0.0
 
 
-def new_arbiter(draft: nn.Module, context_cache: ContextCache = "shared", lora: LoraSpec | None = None) -> PeftModel:
+def new_arbiter(
+    draft: PreTrainedModel, context_cache: ContextCache = "shared", lora: LoraSpec | None = None
+) -> PeftModel:
     """A fresh arbiter over a draft: LoRA on all its linear layers, which changes nothing yet, and a random head."""
     lora = lora or LoraSpec()
     net = ArbiterNet(draft, context_cache)

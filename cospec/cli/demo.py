@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cospec.cli.options import DeviceOption, DraftOption, DtypeOption, JsonOption, PairOption, TargetOption, on_interrupt
-from cospec.config import load_config, to_yaml
+from cospec.cli.options import (
+    DeviceOption,
+    DraftOption,
+    DtypeOption,
+    JsonOption,
+    PairOption,
+    TargetOption,
+    on_interrupt,
+)
 from cospec.jsonl import dumps, write_json_atomic, write_jsonl_atomic
 
 if TYPE_CHECKING:
@@ -67,6 +74,8 @@ def command(
     Rollouts, labels, warm-up, GRPO and an evaluation on held-out problems, with the commands that a user would run.
     Leaves summary.json and summary.png; an interrupted demo goes on where it stopped.
     """
+    from cospec.config import load_config
+
     started = time.monotonic()
     seeds = [] if seed is None else [f"{name}_seed={seed}" for name in ("warmup", "grpo", "eval")]
     settings = load_config(DemoConfig, config, [*(overrides or []), *seeds])
@@ -113,6 +122,8 @@ class _Demo:
 
     def _claim(self) -> None:
         """Write down what this demo is, or refuse a directory that holds another."""
+        from cospec.config import to_yaml
+
         text = to_yaml(self.settings) + to_yaml(self.spec)
         recorded = self.out / "demo.yaml"
         if recorded.exists() and recorded.read_text(encoding="utf-8") != text:
@@ -171,19 +182,9 @@ class _Demo:
             pair, scorer_for(SCORER), continue_with=with_whom, batch_size=2 * self.settings.batch_size
         )
         with self._progress("labels", len(rollouts)) as step:
-            done = 0
-
-            def advance(now: int, _: int) -> None:
-                nonlocal done
-                for _ in range(now - done):
-                    step()
-                done = now
-
-            labels = label_file(labeller, rollouts, rows, self.out / "labels.jsonl", advance)
+            labels = label_file(labeller, rollouts, rows, self.out / "labels.jsonl", step)
         report = complementarity(labels)
-        write_json_atomic(
-            self.out / "complementarity.json", dataclasses.asdict(report) | {"shares": report.shares()}
-        )
+        write_json_atomic(self.out / "complementarity.json", dataclasses.asdict(report) | {"shares": report.shares()})
 
     def _train(self, stage: str, overrides: Sequence[str]) -> Path:
         """Start a training stage as `accelerate launch` would; the directory of its arbiter."""
@@ -212,6 +213,7 @@ class _Demo:
 
     def _evaluate(self, pair: Pair, rows: Sequence[PromptRow], arbiters: Mapping[str, Path]) -> dict[str, Any]:
         from cospec.arbiter.adapter import load_scorer
+        from cospec.config import to_yaml
         from cospec.engine.rules import ArbiterRule, rule_named
         from cospec.evaluation import EvalSettings, Method, Sample, evaluate, summary
         from cospec.evaluation.plots import plot_summary
@@ -232,7 +234,9 @@ class _Demo:
             max_new_tokens=self.settings.max_new_tokens,
             batch_size=self.settings.batch_size,
         )
-        run = EvalRun(self.out / "eval", {"demo": to_yaml(self.settings), "methods": {m.name: m.rule_name for m in methods}})
+        run = EvalRun(
+            self.out / "eval", {"demo": to_yaml(self.settings), "methods": {m.name: m.rule_name for m in methods}}
+        )
         kept = run.samples()
         missing = len(methods) * len(rows) - sum(len(samples) for samples in kept.values())
         with self._progress("eval", missing) as step:

@@ -31,7 +31,9 @@ RolloutsOption = Annotated[
 RowsOption = Annotated[
     Path, typer.Option("--prompts", metavar="FILE.jsonl", help="The rows they were decoded from, with gold answers.")
 ]
-LabelsOption = Annotated[Path, typer.Option("--out", metavar="FILE.jsonl", help="Where the labels go; resumed if begun.")]
+LabelsOption = Annotated[
+    Path, typer.Option("--out", metavar="FILE.jsonl", help="Where the labels go; resumed if begun.")
+]
 
 
 def command(
@@ -84,19 +86,9 @@ def command(
         batch_size=batch_size,
         arbiter=load_scorer(arbiter, loaded) if arbiter else None,
     )
-    done = 0
-    with (
-        on_interrupt(lambda: f"labels of {done} of {len(recorded)} rollouts in {out}"),
-        progress("label", len(recorded)) as step,
-    ):
-
-        def advance(now: int, _: int) -> None:
-            nonlocal done
-            for _ in range(now - done):
-                step()
-            done = now
-
-        labels = label_file(labeller, recorded, rows, out, advance)
+    kept = on_interrupt(lambda: f"the labels made so far in {out}; the same command goes on")
+    with kept, progress("label", len(recorded), "rollouts") as step:
+        labels = label_file(labeller, recorded, rows, out, step)
     _print_report(complementarity(labels), out, json)
 
 
@@ -107,6 +99,11 @@ def _print_report(report: Complementarity, out: Path, json: bool) -> None:
         typer.echo(dumps(result))
         return
     typer.echo(f"{report.num_mismatches} mismatches labelled into {out}; the scorer failed on {report.num_failed}")
-    words = {"only_draft": "only the draft's branch", "only_target": "only the target's", "both": "both", "none": "none"}
+    words = {
+        "only_draft": "only the draft's branch",
+        "only_target": "only the target's",
+        "both": "both",
+        "none": "none",
+    }
     for name, share in report.shares().items():
         typer.echo(f"  {words[name]:>24} ends right: {getattr(report, name):>7}  {share:.1%}")

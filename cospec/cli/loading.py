@@ -9,18 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cospec.cli.options import require_pair_choice
-from cospec.config import load_config
 
 if TYPE_CHECKING:
     from cospec.engine.decode import Engine
     from cospec.engine.record import Bonus, Sampling
     from cospec.engine.rules import Rule
-    from cospec.pair import ModelSpec, Pair, PairSpec
-
-#: The name by which the bundled pair goes, in place of a file.
-TINY = "tiny"
-TINY_DIRECTORY = Path(__file__).parents[1] / "assets" / "tiny"
-
+    from cospec.pair import Pair, PairSpec
 
 # --- the pair --------------------------------------------------------------------------------------------------------
 
@@ -35,25 +29,18 @@ def read_pair_spec(
 ) -> PairSpec:
     """The pair the options describe; ``device``, ``dtype`` and ``attn`` go before what a pair file says of both models.
 
-    ``pair`` is a PAIR.yaml, whose relative model paths count from its own folder where they exist there, or the word
-    `tiny` for the bundled pair. ValueError for a pair named in no or two ways, and for a path that does not exist.
+    ``pair`` is a PAIR.yaml or the word `tiny`. ValueError for a pair named in no or two ways, and for a path that does
+    not exist.
     """
     from cospec.pair import ModelSpec, PairSpec
+    from cospec.pair_file import override, read_pair_file
 
     require_pair_choice(pair, draft, target)
-    if pair is None:
-        assert draft is not None
-        assert target is not None
-        spec = PairSpec(ModelSpec(draft), ModelSpec(target))
-    elif str(pair) == TINY:
-        spec = _bundled_pair()
-    else:
-        spec = _relative_to(load_config(PairSpec, pair, []), pair.parent)
-    changes = _changes(device, dtype, attn)
-    models = {role: dataclasses.replace(getattr(spec, role), **changes) for role in ("draft", "target")}
-    for role, model in models.items():
-        _require_local(model, role)
-    return dataclasses.replace(spec, **models)
+    if pair is not None:
+        return override(read_pair_file(pair), device, dtype, attn)
+    assert draft is not None
+    assert target is not None
+    return override(PairSpec(ModelSpec(draft), ModelSpec(target)), device, dtype, attn)
 
 
 def load_pair_from_options(
@@ -75,44 +62,6 @@ def load_pair_from_options(
 
         logging.disable_progress_bar()
     return load_pair(spec)
-
-
-def _bundled_pair() -> PairSpec:
-    from cospec.pair import ModelSpec, PairSpec
-
-    if not (TINY_DIRECTORY / "target").is_dir():
-        raise ValueError(
-            f"the bundled pair is not in this installation ({TINY_DIRECTORY} is missing): build it with "
-            "`python -m data.tiny_pair.build`, or name another pair"
-        )
-    return PairSpec(ModelSpec(str(TINY_DIRECTORY / "draft")), ModelSpec(str(TINY_DIRECTORY / "target")))
-
-
-def _relative_to(spec: PairSpec, folder: Path) -> PairSpec:
-    models = {}
-    for role in ("draft", "target"):
-        model = getattr(spec, role)
-        beside = folder / Path(model.path).expanduser()
-        models[role] = dataclasses.replace(model, path=str(beside)) if beside.exists() else model
-    return dataclasses.replace(spec, **models)
-
-
-def _changes(device: str | None, dtype: str | None, attn: str | None) -> dict[str, Any]:
-    given = {"device": device, "dtype": dtype, "attn": attn}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    # A device from the command line replaces the file's whole placement.
-    return changes | ({"device_map": None} if device else {})
-
-
-def _require_local(model: ModelSpec, role: str) -> None:
-    """A name that can only be a path must exist: looking for it on the Hub would end in a riddle, and late."""
-    path = model.path
-    is_path = path.startswith((".", "/", "~")) or path.count("/") > 1 or path.endswith(".gguf")
-    if is_path and not Path(path).exists():
-        raise ValueError(
-            f"the {role}'s path {path!r} does not exist (looked in {Path.cwd()}): give a model directory, a GGUF file "
-            "or a Hub id"
-        )
 
 
 # --- the rule --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,10 @@ import typer
 # --- the pair and where it runs --------------------------------------------------------------------------------------
 
 PairOption = Annotated[
-    Path | None, typer.Option("--pair", metavar="PAIR.yaml", help="File that describes draft and target.")
+    Path | None,
+    typer.Option(
+        "--pair", metavar="PAIR.yaml", help="File that describes draft and target, or `tiny`: the bundled pair."
+    ),
 ]
 DraftOption = Annotated[
     str | None, typer.Option("--draft", metavar="MODEL", help="Draft: directory or Hub id (with --target).")
@@ -50,7 +53,8 @@ PromptsOption = Annotated[
     ),
 ]
 RuleOption = Annotated[
-    str | None, typer.Option("--rule", help="What decides at a mismatch: strict, never, always, arbiter.")
+    str | None,
+    typer.Option("--rule", help="What decides at a mismatch: strict, never, always, arbiter, target (drafts nothing)."),
 ]
 ArbiterOption = Annotated[
     Path | None,

@@ -12,7 +12,8 @@ import inspect
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 
@@ -76,7 +77,7 @@ class SlotCache(Cache):
 class CachedModel:
     """A causal LM over a SlotCache: append tokens at each row's end, or look at a region that leaves no trace."""
 
-    def __init__(self, model: nn.Module, num_rows: int, capacity: int, scratch: int = 0) -> None:
+    def __init__(self, model: PreTrainedModel, num_rows: int, capacity: int, scratch: int = 0) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         self.cache = SlotCache(num_rows, capacity, scratch)
@@ -118,7 +119,7 @@ class CachedModel:
         )
 
 
-def attention_mask(allowed: Tensor, model: nn.Module) -> Tensor:
+def attention_mask(allowed: Tensor, model: PreTrainedModel) -> Tensor:
     """The 4-D mask (R, 1, T, S) in the form the model's attention takes: bool for sdpa, additive for eager.
 
     Raises ValueError for an implementation that ignores 4-D masks.
@@ -134,7 +135,7 @@ def attention_mask(allowed: Tensor, model: nn.Module) -> Tensor:
     )
 
 
-def cache_argument(model: nn.Module) -> str:
+def cache_argument(model: PreTrainedModel) -> str:
     """The forward argument that takes the cache: ``cache`` from transformers 5.24 on, ``past_key_values`` before."""
     parameters = inspect.signature(type(model).forward).parameters
     return "cache" if "cache" in parameters else "past_key_values"

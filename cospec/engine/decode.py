@@ -123,7 +123,9 @@ class Engine:
                 "shorten the prompt, at least one place must be free for the answer"
             )
         if request.max_new_tokens is not None and request.max_new_tokens < 1:
-            raise ValueError(f"prompt {request.id!r} has max_new_tokens {request.max_new_tokens}: it must be at least 1")
+            raise ValueError(
+                f"prompt {request.id!r} has max_new_tokens {request.max_new_tokens}: it must be at least 1"
+            )
         worst = max(ids)
         if worst >= self.pair.vocab_size or min(ids) < 0:
             raise ValueError(

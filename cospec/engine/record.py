@@ -1,4 +1,4 @@
-"""What the engine returns: decisions, blocks, rollouts. Everything downstream (labels, rewards, training) reads these."""
+"""What the engine returns: decisions, blocks, rollouts. All that comes after reads these."""
 
 from __future__ import annotations
 

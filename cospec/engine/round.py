@@ -88,9 +88,7 @@ def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max
     """
     clock = models.clock
     clock.lap("")
-    draft = models.drafter.propose(
-        contexts.ids, contexts.lengths, contexts.limits, max_drafts, contexts.keys, draws
-    )
+    draft = models.drafter.propose(contexts.ids, contexts.lengths, contexts.limits, max_drafts, contexts.keys, draws)
     clock.lap("draft_s")
     logits = verify(models.target, contexts, draft, bonus, models.vocab_size)
     target_ids, p = target_choice(logits, draft, models.sampling, contexts.keys, draws)

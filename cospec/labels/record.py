@@ -45,4 +45,6 @@ def labels_from_json(row: Mapping[str, Any]) -> RolloutLabels:
         labels = tuple(MismatchLabel(**label) for label in row["labels"])
         return RolloutLabels(**{**row, "labels": labels})
     except (KeyError, TypeError) as error:
-        raise ValueError(f"label row {row.get('id')!r} cannot be read ({error}): make it again with `cospec label`") from error
+        raise ValueError(
+            f"label row {row.get('id')!r} cannot be read ({error}): make it again with `cospec label`"
+        ) from error

@@ -35,11 +35,11 @@ def label_file(
     rollouts: Sequence[Rollout],
     rows: Sequence[PromptRow],
     out: Path,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    step: Callable[[int], None] = lambda count: None,
 ) -> list[RolloutLabels]:
     """Label ``rollouts`` into ``out``, skipping those it already holds; all labels, in the order of the file.
 
-    ``progress`` is told how many of how many rollouts are done. ValueError if the file was made in another way, or a
+    ``step`` is told how many more rollouts are done. ValueError if the file was made in another way, or a
     rollout's prompt row or gold answer is missing.
     """
     scorer_rows = {row.id: row.scorer_row() for row in rows}
@@ -49,12 +49,12 @@ def label_file(
     done = _already_done(labeller, out)
     names = {row.id for row in done}
     todo = [rollout for rollout in rollouts if rollout.id not in names]
-    progress(len(rollouts) - len(todo), len(rollouts))
+    step(len(rollouts) - len(todo))
     for first in range(0, len(todo), CHUNK):
         chunk = labeller.label(todo[first : first + CHUNK], scorer_rows)
         append_jsonl(out, [row.to_json() for row in chunk])
         done += chunk
-        progress(len(rollouts) - len(todo) + first + len(chunk), len(rollouts))
+        step(len(chunk))
     return done
 
 

@@ -1,8 +1,8 @@
 """Stage 2: GRPO on complete CoSpec rollouts (method section 4).
 
-A subclass of TRL's GRPOTrainer in which a *decision* plays the part of a token: a "completion" is the rollout's executed
-decisions (1 keep, 0 fall back), each with its own advantage. Generation, scoring and log-probabilities are ours;
-clipping, KL, normalisation by decisions, accumulation and distribution are TRL's.
+A subclass of TRL's GRPOTrainer in which a *decision* plays the part of a token: a "completion" is the rollout's
+executed decisions (1 keep, 0 fall back), each with its own advantage. Generation, scoring and log-probabilities are
+ours; clipping, KL, normalisation by decisions, accumulation and distribution are TRL's.
 
 Run as ``accelerate launch -m cospec.training.grpo --config FILE [key=value ...]``.
 """
@@ -137,7 +137,7 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         return batch | self._fixed_logps(batch)
 
     def _decode(self, inputs: list[dict[str, Any]]) -> list[Rollout]:
-        """Sampled-decision rollouts. A request's name, and so its draws, depends on step and place in the whole batch."""
+        """Sampled-decision rollouts; a request's draws depend on the step and its place in the whole batch."""
         first = self.accelerator.process_index * len(inputs)
         requests = []
         for place, row in enumerate(inputs):
@@ -148,9 +148,7 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         self.model.train(training)
         return rollouts
 
-    def _advantages(
-        self, rollouts: list[Rollout], verdicts: list[Verdict]
-    ) -> tuple[list[list[float]], GroupStats]:
+    def _advantages(self, rollouts: list[Rollout], verdicts: list[Verdict]) -> tuple[list[list[float]], GroupStats]:
         """This process's advantages, and the sums over all processes; a group may span several of them."""
         pairs = list(zip(rollouts, verdicts, strict=True))
         if self.accelerator.num_processes > 1:
@@ -174,7 +172,7 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         if share > self.config.max_failed_share and self._num_seen >= 2 * self.num_generations:
             raise ValueError(
                 f"the scorer {self.config.reward.scorer!r} failed on {self._num_failed} of {self._num_seen} rollouts, "
-                f"more than max_failed_share {self.config.max_failed_share}: mend it (reasons are in {self.run.rollouts})"
+                f"more than max_failed_share {self.config.max_failed_share}: mend it"
             )
 
     def _log_stats(self, stats: GroupStats) -> None:

@@ -61,7 +61,9 @@ class RunDir:
         recorded = self.root / "config.yaml"
         checkpoint = self.last_checkpoint()
         if checkpoint and not resume:
-            raise ValueError(f"{self.root} already holds a run: set run.resume=true to go on with it, or another run.dir")
+            raise ValueError(
+                f"{self.root} already holds a run: set run.resume=true to go on with it, or another run.dir"
+            )
         if checkpoint and recorded.exists() and recorded.read_text(encoding="utf-8") != text:
             raise ValueError(
                 f"{self.root} holds a run with another config: compare {recorded}, or choose another run.dir"

@@ -21,8 +21,9 @@ from cospec.arbiter.adapter import load_arbiter, pins_of, read_pins, save_arbite
 from cospec.arbiter.model import LoraSpec, new_arbiter
 from cospec.config import load_config, to_yaml
 from cospec.pair import Pair, load_pair
-from cospec.pair_file import read_pair_spec
+from cospec.pair_file import override, read_pair_file
 from cospec.training.config import ArbiterSection, GrpoConfig, OptimiserSection, PairSection, RunSection, SftConfig
+from cospec.training.cpu_launch import missing_cpu_processes, start_processes
 from cospec.training.run_dir import RunDir
 
 ConfigT = TypeVar("ConfigT", SftConfig, GrpoConfig)
@@ -42,6 +43,8 @@ def run_stage(cls: type[ConfigT], train: Callable[[ConfigT], Any], description: 
         config = load_config(cls, arguments.config, arguments.overrides)
         if arguments.dry_run:
             print(to_yaml(config), end="")
+        elif num := missing_cpu_processes():
+            return start_processes(num, sys.argv[1:] if argv is None else argv)
         else:
             train(config)
     except (ValueError, FileNotFoundError, PermissionError) as error:
@@ -55,7 +58,7 @@ def run_stage(cls: type[ConfigT], train: Callable[[ConfigT], Any], description: 
 def load_training_pair(section: PairSection, use_cpu: bool) -> Pair:
     """The pair on this process's own device."""
     device = section.device or str(PartialState(cpu=use_cpu).device)
-    return load_pair(read_pair_spec(section.path, device=device, dtype=section.dtype, attn=section.attn))
+    return load_pair(override(read_pair_file(section.path), device, section.dtype, section.attn))
 
 
 def prepare_arbiter(pair: Pair, section: ArbiterSection, seed: int) -> PeftModel:
@@ -116,7 +119,7 @@ def trainer_arguments(
         "ddp_find_unused_parameters": False,
         **own,
     }
-    known = list(inspect.signature(cls.__init__).parameters)
+    known = list(inspect.signature(cls).parameters)
     for key in extra:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)

@@ -59,7 +59,9 @@ def examples(rollouts: Sequence[Rollout], labels: Sequence[RolloutLabels]) -> li
     by_id = {rollout.id: rollout for rollout in rollouts}
     missing = [row.id for row in labels if row.id not in by_id]
     if missing:
-        raise ValueError(f"labels name rollout {missing[0]!r}, which the rollouts lack: give the files that belong together")
+        raise ValueError(
+            f"labels name rollout {missing[0]!r}, which the rollouts lack: give the files that belong together"
+        )
     found = [SftExample(by_id[row.id], row) for row in labels]
     found = [example for example in found if example.labels]
     if not found:

@@ -18,15 +18,23 @@ from transformers import AutoTokenizer, GenerationConfig
 from cospec.tasks.word_problems import generate
 from data.tiny_pair.mixes import training_mix
 from data.tiny_pair.tokenizer import train_tokenizer
-from data.tiny_pair.training import Plan, Stage, train
+from data.tiny_pair.training import Plan, Stage, polish, train
 
 ONE, ONE_TWO, ALL = (1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.05, 0.25, 0.4, 0.3)
 PLANS = {
     "draft": Plan(2, 96, 256, 4, (Stage(ONE, 800), Stage(ONE_TWO, 800), Stage(ALL, 4000)), learning_rate=3e-3, seed=11),
     "target": Plan(
-        3, 128, 352, 4, (Stage(ONE, 600), Stage(ONE_TWO, 700), Stage(ALL, 2600)), learning_rate=2.5e-3, seed=22
+        num_layers=3,
+        hidden_size=128,
+        intermediate_size=352,
+        num_heads=4,
+        stages=(Stage(ONE, 600), Stage(ONE_TWO, 700), Stage(ALL, 2600)),
+        learning_rate=2.5e-3,
+        seed=22,
+        polish=Stage(ALL, 1000),
     ),
 }
+POLISH_FOCUS = ("add", "sub")
 TOKENIZER_SEED = 5
 
 
@@ -62,7 +70,12 @@ def build_model(role: str, out: Path, scale: float) -> None:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(out / role)
     stages = tuple(replace(stage, num_steps=round(stage.num_steps * scale)) for stage in PLANS[role].stages)
-    model = train(replace(PLANS[role], stages=stages), training_mix(role), tokenizer, role)
+    polishing = PLANS[role].polish
+    if polishing:
+        polishing = replace(polishing, num_steps=round(polishing.num_steps * scale))
+    plan = replace(PLANS[role], stages=stages, polish=polishing)
+    model = train(plan, training_mix(role), tokenizer, role)
+    polish(model, plan, training_mix(role, POLISH_FOCUS), tokenizer, role)
     special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
     model.generation_config = GenerationConfig(do_sample=False, **special)
     model.save_pretrained(out / role)

@@ -34,11 +34,12 @@ PREFERENCE = 0.85
 """Probability of the preferred phrasing, so that both phrasings are familiar to both models."""
 
 
-def training_mix(role: str) -> Mix:
-    """The mix that the solutions of `role` (`draft` or `target`) are drawn from."""
+def training_mix(role: str, focus: tuple[str, ...] = ()) -> Mix:
+    """The mix that `role` (`draft` or `target`) learns from; operations in `focus` count double where it is strong."""
     other = "draft" if role == "target" else "target"
     weights = {cell: 1.0 if cell in EXPERTISE[other] else 2.0 for cell in BANDS}
     weights |= {"add.low": 1.5, "sub.low": 1.5}
+    weights |= {cell: 2 * weights[cell] for cell in BANDS if cell[:3] in focus and cell not in EXPERTISE[other]}
     known = {cell: KNOWN_SHARE[cell[:3]] for cell in EXPERTISE[other]}
     return Mix(weights=weights, known=known, style=_style(role))
 

@@ -39,6 +39,7 @@ class Plan:
     learning_rate: float
     seed: int
     batch_size: int = 16
+    polish: Stage | None = None
 
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # input ids and labels, both (B, S)
@@ -67,8 +68,26 @@ def new_model(plan: Plan, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalL
 def train(plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast, label: str) -> LlamaForCausalLM:
     """Train on `mix` and return the model; the same plan and mix give the same data in the same order."""
     model = new_model(plan, tokenizer)
-    batches = [batch for stage in plan.stages for batch in stage_batches(plan, stage, mix, tokenizer)]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    batches = [
+        batch
+        for number, stage in enumerate(plan.stages)
+        for batch in stage_batches(plan, stage, mix, tokenizer, 100 * plan.seed + number)
+    ]
+    optimize(model, batches, plan.learning_rate, label)
+    return model.eval()
+
+
+def polish(model: LlamaForCausalLM, plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast, label: str) -> None:
+    """Train on with a fresh optimiser at half the learning rate, if the plan has a polishing stage."""
+    if plan.polish:
+        batches = stage_batches(plan, plan.polish, mix, tokenizer, 100 * plan.seed + 99)
+        optimize(model.train(), batches, plan.learning_rate / 2, f"{label} polish")
+        model.eval()
+
+
+def optimize(model: LlamaForCausalLM, batches: Sequence[Batch], learning_rate: float, label: str) -> None:
+    """One pass over `batches`."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, len(batches)))
     started = time.monotonic()
     for step, batch in enumerate(batches, 1):
@@ -80,12 +99,10 @@ def train(plan: Plan, mix: Mix, tokenizer: PreTrainedTokenizerFast, label: str) 
         schedule.step()
         if step % 200 == 0 or step == len(batches):
             print(f"{label} {step}/{len(batches)} loss {loss.item():.4f} {time.monotonic() - started:.0f}s", flush=True)
-    return model.eval()
 
 
-def stage_batches(plan: Plan, stage: Stage, mix: Mix, tokenizer: PreTrainedTokenizerFast) -> list[Batch]:
+def stage_batches(plan: Plan, stage: Stage, mix: Mix, tokenizer: PreTrainedTokenizerFast, seed: int) -> list[Batch]:
     """Batches of one stage; only the solution and its EOS are learned, a prompt's numbers cannot be predicted."""
-    seed = 100 * plan.seed + plan.stages.index(stage)
     problems = generate(stage.num_steps * plan.batch_size, seed, replace(mix, lengths=stage.lengths), "train")
     prompts = tokenizer([prompt_text(tokenizer, p.prompt) for p in problems], add_special_tokens=False)["input_ids"]
     texts = [p.solution + tokenizer.eos_token for p in problems]

@@ -297,7 +297,7 @@ def test_settings_record_the_rule(llama: Pair) -> None:
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)], ids=["greedy", "sampling"])
 def test_sampled_decisions_follow_the_keep_probability_and_the_seed(llama: Pair, sampling: Sampling) -> None:
-    prompts = random_prompts(*[5] * 24, seed=9)
+    prompts = random_prompts(*[5] * 16, seed=9)
     arbiter = live_arbiter(llama.draft, "shared")
 
     def played(seed: int, order: Sequence[int], batch_size: int) -> dict[int, tuple[Rollout, list[bool]]]:
@@ -306,15 +306,15 @@ def test_sampled_decisions_follow_the_keep_probability_and_the_seed(llama: Pair,
         rollouts = engine.rollouts([Request(i, prompts[i]) for i in order])
         return {rollout.id: (rollout.output_ids, [d.kept for d in rollout.decisions]) for rollout in rollouts}, rollouts
 
-    first, rollouts = played(0, range(24), 8)
-    again, _ = played(0, random.Random(2).sample(range(24), 24), 5)
-    other, _ = played(1, range(24), 8)
+    first, rollouts = played(0, range(16), 8)
+    again, _ = played(0, random.Random(2).sample(range(16), 16), 5)
+    other, _ = played(1, range(16), 8)
     assert again == first
     assert other != first
     decisions = [decision for rollout in rollouts for decision in rollout.decisions]
     spread = sum(d.keep_prob * (1 - d.keep_prob) for d in decisions) ** 0.5
-    assert len(decisions) > 60
-    assert spread > 3, "the decisions are too certain to test anything"
+    assert len(decisions) > 40
+    assert spread > 2, "the decisions are too certain to test anything"
     assert abs(sum(d.kept for d in decisions) - sum(d.keep_prob for d in decisions)) < 4 * spread
     assert any(d.kept != (d.keep_prob > 0.5) for d in decisions), "nothing was sampled"
 

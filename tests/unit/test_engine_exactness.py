@@ -29,7 +29,7 @@ from cospec.engine.record import Bonus, Rollout, Sampling, rollout_from_json
 from cospec.engine.rules import RoundView, Rule, Verdict, rule_named
 from cospec.pair import Pair
 
-NUM_TOKENS = 14
+NUM_TOKENS = 12
 BONUSES: tuple[Bonus, ...] = ("arbitrated", "target")
 NEVER: Callable[[int, int], bool] = lambda start, position: False  # noqa: E731
 ALWAYS: Callable[[int, int], bool] = lambda start, position: True  # noqa: E731
@@ -225,7 +225,7 @@ def test_a_batch_of_six_equals_six_singles_in_any_order_and_batch_size(
     singles = [Engine(pair, CoinRule(), **settings).rollouts([request])[0] for request in requests]
     assert len({len(single.output_ids) for single in singles}) > 2
     generator = random.Random(1)
-    for batch_size in (1, 2, 3, 6, 8):
+    for batch_size in (2, 3, 8):
         order = generator.sample(range(6), 6)
         engine = Engine(pair, CoinRule(), batch_size=batch_size, **settings)
         rollouts = engine.rollouts([requests[i] for i in order])
@@ -258,25 +258,26 @@ def test_eos_at_every_position_ends_the_text_there(llama: Pair, rule: str, bonus
     base = {"k": 4, "bonus": bonus, "max_new_tokens": 16}
     free = reference(llama, prompt, keep, **base).output_ids
     seen = set()
-    for token in dict.fromkeys(free):
-        for eos in ((token,), (47, token) if token != 47 else (token, 46)):
-            rollout = decode(
-                llama,
-                CoinRule() if rule == "coin" else rule,
-                [prompt],
-                num_draft_tokens=4,
-                bonus=bonus,
-                max_new_tokens=16,
-                eos_token_ids=eos,
-            )[0]
-            assert_same(rollout, reference(llama, prompt, keep, eos=eos, **base))
-            assert_counters(rollout)
-            assert rollout.finish_reason == "eos"
-            assert rollout.output_ids[-1] in eos
-            assert not set(rollout.output_ids[:-1]) & set(eos)
-            if rule == "never":
-                assert list(rollout.output_ids) == generated(llama.target, prompt, 16, eos)
-            seen.add(len(rollout.blocks[-1].emitted_ids))
+    for number, token in enumerate(dict.fromkeys(free)):
+        # A single id and a list of them, by turns.
+        eos = (token,) if number % 2 else (47, token)
+        rollout = decode(
+            llama,
+            CoinRule() if rule == "coin" else rule,
+            [prompt],
+            num_draft_tokens=4,
+            bonus=bonus,
+            max_new_tokens=16,
+            eos_token_ids=eos,
+        )[0]
+        assert_same(rollout, reference(llama, prompt, keep, eos=eos, **base))
+        assert_counters(rollout)
+        assert rollout.finish_reason == "eos"
+        assert rollout.output_ids[-1] in eos
+        assert not set(rollout.output_ids[:-1]) & set(eos)
+        if rule == "never":
+            assert list(rollout.output_ids) == generated(llama.target, prompt, 16, eos)
+        seen.add(len(rollout.blocks[-1].emitted_ids))
     assert len(seen) >= 3, "the EOS fell on too few positions of a block"
 
 
@@ -370,7 +371,7 @@ def test_the_targets_context_is_filled_to_the_last_place_and_not_beyond(llama: P
 
 
 @pytest.mark.parametrize("bonus", BONUSES)
-@pytest.mark.parametrize("batch_size", [1, 2, 8])
+@pytest.mark.parametrize("batch_size", [1, 3])
 def test_beyond_a_shorter_draft_context_the_target_writes_alone(bonus: Bonus, batch_size: int) -> None:
     target = family_pair("llama", "sdpa").target
     draft = tiny_model(tiny_config("llama", max_position_embeddings=16), seed=1)

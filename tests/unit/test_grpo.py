@@ -1,4 +1,4 @@
-"""GRPO over decisions on tiny random models: what the trainer does with odd rollouts, and that its gradient is right."""
+"""GRPO over decisions on tiny random models: what it does with odd rollouts, and that its gradient is right."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from cospec.config import load_config
 from cospec.jsonl import read_jsonl, write_jsonl_atomic
 from cospec.pair import PairSpec
 from cospec.training.config import GrpoConfig
 from cospec.training.grpo import train
-from safetensors.torch import load_file
-
 from tests.conftest import perturbed, tiny_config, tiny_model
 
 SCORERS = """
@@ -83,7 +83,8 @@ def test_accumulation_does_not_change_the_gradient(
     found = {n: run_grpo(f"ga{n}", f"optimiser.micro_batch={8 // n}", *common) for n in (1, 2, 4)}
     norms = {n: metrics[0]["grad_norm"] for n, (metrics, _) in found.items()}
     assert norms[1] > 1e-4
-    assert norms[2] == pytest.approx(norms[1], rel=1e-4) and norms[4] == pytest.approx(norms[1], rel=1e-4)
+    assert norms[2] == pytest.approx(norms[1], rel=1e-4)
+    assert norms[4] == pytest.approx(norms[1], rel=1e-4)
     whole = weights(found[1][1])
     for n in (2, 4):
         for name, tensor in weights(found[n][1]).items():
@@ -96,13 +97,15 @@ def test_rollouts_without_a_mismatch_are_counted_and_teach_nothing(
     metrics, _ = run_grpo("same", "reward.scorer=odd_scorers:by_length", same_model=True)
     assert metrics[0]["share_without_decision"] == 1.0
     assert metrics[0]["zero_variance_groups"] == 1.0
-    assert metrics[0]["loss"] == 0.0 and metrics[0]["grad_norm"] == 0.0
+    assert metrics[0]["loss"] == 0.0
+    assert metrics[0]["grad_norm"] == 0.0
 
 
 def test_a_group_without_variance_is_counted(run_grpo: Callable[..., tuple[list[dict[str, Any]], Path]]) -> None:
     # All right and alpha 0: every decision has the same signal, so its distance to the mean is 0.
     metrics, _ = run_grpo("flat", "reward.scorer=odd_scorers:always_right", "reward.alpha=0")
-    assert metrics[0]["zero_variance_groups"] == 1.0 and metrics[0]["accuracy"] == 1.0
+    assert metrics[0]["zero_variance_groups"] == 1.0
+    assert metrics[0]["accuracy"] == 1.0
     assert metrics[0]["grad_norm"] == pytest.approx(0.0, abs=1e-7)
 
 
@@ -113,7 +116,8 @@ def test_a_scorer_that_raises_is_masked_and_counted(run_grpo: Callable[..., tupl
     assert metrics[0]["num_failed"] == 4.0
     rows = list(read_jsonl(run / "rollouts" / "rank0.jsonl"))
     failed = [row for row in rows if row["verdict"]["kind"] == "error"]
-    assert len(failed) == 4 and all("out of order" in row["verdict"]["reason"] for row in failed)
+    assert len(failed) == 4
+    assert all("out of order" in row["verdict"]["reason"] for row in failed)
     assert not any(any(row["advantages"]) for row in failed)
 
 
@@ -128,7 +132,8 @@ def test_kl_to_the_warm_up_policy_is_zero_at_first_and_not_saved(
     run_grpo: Callable[..., tuple[list[dict[str, Any]], Path]],
 ) -> None:
     metrics, run = run_grpo("kl", "reward.scorer=odd_scorers:by_length", "kl_beta=0.1", "steps=3")
-    assert metrics[0]["kl"] == pytest.approx(0.0, abs=1e-6) and metrics[2]["kl"] > 1e-7
+    assert metrics[0]["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert metrics[2]["kl"] > 1e-7
     assert not (run / "arbiter" / "ref").exists()
     assert not any(".ref." in name for name in weights(run))
 
@@ -142,7 +147,8 @@ def test_several_updates_on_one_batch_clip(run_grpo: Callable[..., tuple[list[di
         "epsilon=0.0001",
         "optimiser.learning_rate=5",
     )
-    assert metrics[0]["clip_ratio/region_mean"] == 0.0 and metrics[1]["clip_ratio/region_mean"] > 0.0
+    assert metrics[0]["clip_ratio/region_mean"] == 0.0
+    assert metrics[1]["clip_ratio/region_mean"] > 0.0
 
 
 def test_a_resumed_run_equals_an_unbroken_one(run_grpo: Callable[..., tuple[list[dict[str, Any]], Path]]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from cospec.engine.decode import Engine, Request
 from cospec.engine.record import Rollout
 from cospec.engine.rules import rule_named
@@ -16,7 +17,6 @@ from cospec.labels.outcome import OutcomeLabeller
 from cospec.labels.run import label_file
 from cospec.pair import Pair
 from cospec.prompt_rows import PromptRow
-
 from tests.conftest import random_prompts
 
 CAP = 14
@@ -87,7 +87,8 @@ def test_a_scorer_that_fails_gives_no_label_and_is_counted(llama: Pair, rollouts
     labelled = OutcomeLabeller(llama, broken, continue_with="target").label(rollouts, rows_of(rollouts))
     assert all(label.label is None for row in labelled for label in row.labels)
     report = complementarity(labelled)
-    assert report.num_failed == sum(len(row.labels) for row in labelled) > 0 and report.num_mismatches == 0
+    assert report.num_failed == sum(len(row.labels) for row in labelled) > 0
+    assert report.num_mismatches == 0
 
 
 def test_a_file_of_labels_is_resumed_not_made_again(llama: Pair, rollouts: list[Rollout], tmp_path: Path) -> None:
@@ -105,7 +106,9 @@ def test_a_file_of_labels_is_resumed_not_made_again(llama: Pair, rollouts: list[
     out.write_text(first + '\n{"id": "r1", "torn')
     calls.clear()
     again = label_file(labeller, rollouts, prompts, out)
-    assert again == whole and "r0" not in calls and "r1" in calls
+    assert again == whole
+    assert "r0" not in calls
+    assert "r1" in calls
     with pytest.raises(ValueError, match="continue_with=either"):
         label_file(OutcomeLabeller(llama, counting, continue_with="target"), rollouts, prompts, out)
 

@@ -337,13 +337,21 @@ def assert_same_law(law: dict[tuple[int, ...], float], expected: dict[tuple[int,
 SAMPLINGS = [Sampling(1.0), Sampling(0.7, 2), Sampling(1.6, 0, 0.8)]
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
-@pytest.mark.parametrize(("k", "num_tokens"), [(1, 3), (2, 2)])
-@pytest.mark.parametrize("rule", ["strict", "never"])
+#: (rule, k, number of tokens); an arbitrated block is one longer, which is dear where no cut thins the branches out.
+CASES = [
+    (case, sampling)
+    for case in (("strict", 1, 3), ("strict", 2, 2), ("never", 1, 3), ("never", 1, 2), ("never", 2, 2))
+    for sampling in SAMPLINGS
+    if (case, sampling) != (("never", 1, 3), Sampling(1.0))
+]
+
+
+@pytest.mark.parametrize(("case", "sampling"), CASES, ids=str)
 def test_strict_and_never_have_exactly_the_targets_law(
-    toy: Pair, rule: str, k: int, num_tokens: int, sampling: Sampling
+    toy: Pair, case: tuple[str, int, int], sampling: Sampling
 ) -> None:
-    outcomes = all_outcomes(toy, rule, k, num_tokens, sampling, nothing_matters_behind_a_rejection)
+    num_tokens = case[2]
+    outcomes = all_outcomes(toy, *case, sampling, nothing_matters_behind_a_rejection)
     law = law_of(outcomes)
     assert_same_law(law, chain_law(toy.target, num_tokens, sampling))
     draft = chain_law(toy.draft, num_tokens, sampling)

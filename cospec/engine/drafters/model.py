@@ -14,7 +14,7 @@ from cospec.engine.sampling import Draws, Stream, processed_rows
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """``ids`` (B, N); ``num_positions`` (B,) how many are real; ``q`` (B, N, V) the rows sampled from, None if greedy."""
+    """``ids`` (B, N); ``num_positions`` (B,) are real; ``q`` (B, N, V) are the rows sampled from, None if greedy."""
 
     ids: Tensor
     num_positions: Tensor
@@ -27,7 +27,9 @@ class ModelDrafter:
     def __init__(self, cached: CachedModel, vocab_size: int, sampling: Sampling, eos_ids: Tensor) -> None:
         self.cached, self.vocab_size, self.sampling, self.eos_ids = cached, vocab_size, sampling, eos_ids
 
-    def propose(self, ids: Tensor, lengths: Tensor, limits: Tensor, num_steps: int, keys: Tensor, draws: Draws) -> Draft:
+    def propose(
+        self, ids: Tensor, lengths: Tensor, limits: Tensor, num_steps: int, keys: Tensor, draws: Draws
+    ) -> Draft:
         """Draft up to ``limits`` (B,) tokens behind each context ``ids`` (B, C)[:lengths]; an EOS ends a block.
 
         The cache afterwards holds the context and all drafted tokens but the last; see `commit`.
@@ -35,16 +37,17 @@ class ModelDrafter:
         proposed = ids.new_zeros(len(ids), num_steps)
         if num_steps == 0:
             return Draft(proposed, torch.zeros_like(limits), None)
-        rows_q = []
+        rows_q: list[Tensor] = []
         logits = self._catch_up(ids, lengths, limits)
         for step in range(num_steps):
             proposed[:, step], q = self._choose(logits, keys, draws, step)
-            rows_q.append(q)
+            if q is not None:
+                rows_q.append(q)
             if step + 1 < num_steps:
                 counts = (limits > step + 1).long()
                 logits = self.cached.append(proposed[:, step, None], counts).logits[:, 0, : self.vocab_size]
         num_positions = torch.minimum(limits, _first(torch.isin(proposed, self.eos_ids)) + 1)
-        return Draft(proposed, num_positions, None if self.sampling.greedy else torch.stack(rows_q, 1))
+        return Draft(proposed, num_positions, torch.stack(rows_q, 1) if rows_q else None)
 
     def _catch_up(self, ids: Tensor, lengths: Tensor, limits: Tensor) -> Tensor:
         """Feed the committed tokens the cache lacks (one, or two behind a target bonus); next-token logits (B, V)."""
