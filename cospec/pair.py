@@ -101,6 +101,12 @@ class Pair:
 
 def load_pair(spec: PairSpec) -> Pair:
     """Check the pair, then load both models in eval mode with frozen weights. Raises ValueError if it does not fit."""
+    devices = [str(pick_device(model.device)) for model in (spec.draft, spec.target) if not model.device_map]
+    if len(set(devices)) > 1:
+        raise ValueError(
+            f"the draft is on {devices[0]} and the target on {devices[1]}: the engine needs both on one device (a "
+            "target may spread over more with device_map)"
+        )
     configs = [_config(spec.draft, "draft"), _config(spec.target, "target")]
     tokenizers = [_tokenizer(spec.draft, "draft"), _tokenizer(spec.target, "target")]
     vocab_size = check_tokenizers(*tokenizers)
@@ -162,6 +168,13 @@ def context_limit(config: PretrainedConfig, role: str) -> int:
             f"the {role} ({config.model_type}) has {', '.join(strange)} layers, whose state cannot be rolled back "
             "after a rejection: choose a model with attention layers only"
         )
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if rope.get("rope_type") == "longrope":
+        # Beyond the original context its frequencies change with the longest row of the batch.
+        original = rope.get(
+            "original_max_position_embeddings", getattr(config, "original_max_position_embeddings", limit)
+        )
+        limit = min(limit, int(original))
     window = getattr(config, "sliding_window", None)
     if window and (not kinds or "sliding_attention" in kinds) and getattr(config, "use_sliding_window", True):
         limit = min(limit, int(window))

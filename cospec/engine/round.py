@@ -187,7 +187,7 @@ def _commit(
     steps = torch.arange(padded.shape[1], device=accepted.device)
     emitted = torch.where(steps == accepted[:, None], _at(target_ids, accepted)[:, None], padded)
     num_emitted = accepted + writes.long()
-    models.drafter.commit(contexts.lengths, draft.num_positions, num_emitted, accepted)
+    models.drafter.commit(contexts.lengths, draft.num_positions, accepted)
     models.target.cache.lengths = contexts.lengths + num_emitted - 1
     return emitted, num_emitted
 

@@ -90,26 +90,27 @@ class OutcomeLabeller:
         return right
 
     def _continue(self, who: str, branches: Sequence[_Branch], rollouts: Sequence[Rollout]) -> list[str]:
-        """The whole text of each branch, finished by ``who``."""
-        finished: dict[int, tuple[int, ...]] = {}
-        requests, indices = [], []
-        for index, branch in enumerate(branches):
-            rollout = rollouts[branch.rollout]
-            prompt = rollout.prompt_ids + branch.ids
-            left = rollout.settings.max_new_tokens - len(branch.ids)
-            ended = branch.ids[-1] in rollout.settings.eos_token_ids
-            if ended or left < 1 or len(prompt) >= self.pair.target_context:
-                finished[index] = branch.ids
-            else:
+        """The whole text of each branch, finished by ``who``; equal beginnings are continued once."""
+        starts = [_foreseen(who, branch, rollouts[branch.rollout]) for branch in branches]
+        finished: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
+        requests, keys = [], []
+        for branch, ids in zip(branches, starts, strict=True):
+            rollout, key = rollouts[branch.rollout], (branch.rollout, ids)
+            left = rollout.settings.max_new_tokens - len(ids)
+            prompt = rollout.prompt_ids + ids
+            if key in finished:
+                continue
+            finished[key] = ids
+            ended = ids[-1] in rollout.settings.eos_token_ids
+            if not ended and left > 0 and len(prompt) < self.pair.target_context:
                 name = f"{rollout.id}/{branch.block}/{branch.position}/{branch.side}"
                 requests.append(Request(name, prompt, left))
-                indices.append(index)
-        if requests:
-            for place, continued in self._engine(who, rollouts[0]).run(requests):
-                index = indices[place]
-                finished[index] = branches[index].ids + continued.output_ids
+                keys.append(key)
+        for place, continued in self._engine(who, rollouts[0]).run(requests):
+            finished[keys[place]] += continued.output_ids
         decode = self.pair.tokenizer.decode
-        return [decode(list(finished[index]), skip_special_tokens=True) for index in range(len(branches))]
+        texts = {key: decode(list(ids), skip_special_tokens=True) for key, ids in finished.items()}
+        return [texts[branch.rollout, ids] for branch, ids in zip(branches, starts, strict=True)]
 
     def _engine(self, who: str, example: Rollout) -> Engine:
         """The engine that finishes a branch as the rollouts were decoded: same sampling, K, endings and seed."""
@@ -143,6 +144,24 @@ def _branches(index: int, rollout: Rollout, scope: str) -> Iterator[_Branch]:
             kept = before + block.draft_ids[:position]
             yield _Branch(index, number, position, "draft", (*kept, draft))
             yield _Branch(index, number, position, "target", (*kept, target))
+
+
+def _foreseen(who: str, branch: _Branch, rollout: Rollout) -> tuple[int, ...]:
+    """The branch, lengthened by what the recorded rollout already shows of its continuation (greedy only).
+
+    The draft goes on as its own block does, and the target's token at a rejected mismatch was followed by the rest of
+    a vanilla rollout.
+    """
+    block, settings = rollout.blocks[branch.block], rollout.settings
+    if not settings.sampling.greedy:
+        return branch.ids
+    if who == "draft" and branch.side == "draft":
+        return branch.ids + block.draft_ids[branch.position + 1 :]
+    vanilla = settings.rule in ("never", "strict")
+    executed = any(decision.position == branch.position for decision in block.decisions)
+    if who == "target" and branch.side == "target" and vanilla and executed:
+        return rollout.output_ids
+    return branch.ids
 
 
 def _worth(draft_right: bool | None, target_right: bool | None) -> float | None:

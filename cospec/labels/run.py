@@ -11,7 +11,7 @@ from cospec.labels.outcome import OutcomeLabeller
 from cospec.labels.record import RolloutLabels, labels_from_json
 from cospec.prompt_rows import PromptRow
 
-CHUNK = 64
+CHUNK = 256
 
 
 def read_rollouts(path: Path) -> list[Rollout]:

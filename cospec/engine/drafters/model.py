@@ -65,13 +65,13 @@ class ModelDrafter:
         q = processed_rows(logits, self.sampling)
         return draws.categorical(q, keys, Stream.DRAFT, step), q
 
-    def commit(self, lengths: Tensor, drafted: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+    def commit(self, lengths: Tensor, drafted: Tensor, accepted: Tensor) -> None:
         """Roll the cache back to what is committed; ``lengths`` (B,) are those before the round.
 
         A row whose block held ``drafted`` tokens has all but the last of them in the cache, of which ``accepted``
         stay; its newest committed token is left out, as it is the next round's first input.
         """
-        kept = torch.minimum(torch.minimum(accepted, drafted - 1), emitted - 1)
+        kept = torch.minimum(accepted, drafted - 1)
         self.cached.cache.lengths = torch.where(drafted > 0, lengths + kept, self.cached.cache.lengths)
 
 
