@@ -7,17 +7,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cospec.arbiter.adapter import load_arbiter
-    from cospec.engine.decode import Engine
+    from cospec.arbiter.adapter import arbiter_rule, load_arbiter
+    from cospec.engine.decode import Engine, Request
+    from cospec.engine.rules import rule_named
     from cospec.pair import load_pair
+    from cospec.pair_file import read_pair_file
+    from cospec.prompts import prompt_ids
 
 __version__ = "0.1.0"
-__all__ = ["Engine", "__version__", "load_arbiter", "load_pair"]
+__all__ = [
+    "Engine",
+    "Request",
+    "__version__",
+    "arbiter_rule",
+    "load_arbiter",
+    "load_pair",
+    "prompt_ids",
+    "read_pair_file",
+    "rule_named",
+]
 
 _HOMES = {
     "Engine": "cospec.engine.decode",
+    "Request": "cospec.engine.decode",
+    "arbiter_rule": "cospec.arbiter.adapter",
     "load_arbiter": "cospec.arbiter.adapter",
     "load_pair": "cospec.pair",
+    "prompt_ids": "cospec.prompts",
+    "read_pair_file": "cospec.pair_file",
+    "rule_named": "cospec.engine.rules",
 }
 
 

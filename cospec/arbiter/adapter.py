@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 from cospec import __version__
 from cospec.arbiter.model import ArbiterNet, ArbiterScorer, separator
 from cospec.engine.record import ContextCache
+from cospec.engine.rules import ArbiterRule
 from cospec.pair import Pair
 
 CONFIG_NAME = "cospec_config.json"
@@ -144,6 +145,11 @@ def load_arbiter(directory: str | Path, pair: Pair, *, trainable: bool = False) 
 def load_scorer(directory: str | Path, pair: Pair) -> ArbiterScorer:
     """A saved arbiter as the engine takes it."""
     return ArbiterScorer(load_arbiter(directory, pair), separator(pair.eos_token_ids))
+
+
+def arbiter_rule(directory: str | Path, pair: Pair, threshold: float = 0.5, *, sampled: bool = False) -> ArbiterRule:
+    """A saved arbiter as the rule of an engine; ``sampled`` draws its decisions instead of comparing with threshold."""
+    return ArbiterRule(load_scorer(directory, pair), threshold, sampled)
 
 
 def trainable_names(arbiter: nn.Module) -> list[str]:

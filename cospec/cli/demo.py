@@ -212,15 +212,15 @@ class _Demo:
         return pick_device(self.device).type == "cpu"
 
     def _evaluate(self, pair: Pair, rows: Sequence[PromptRow], arbiters: Mapping[str, Path]) -> dict[str, Any]:
-        from cospec.arbiter.adapter import load_scorer
+        from cospec.arbiter.adapter import arbiter_rule
         from cospec.config import to_yaml
-        from cospec.engine.rules import ArbiterRule, rule_named
+        from cospec.engine.rules import rule_named
         from cospec.evaluation import EvalSettings, Method, Sample, evaluate, summary
         from cospec.evaluation.plots import plot_summary
         from cospec.evaluation.run import EvalRun
         from cospec.scoring import scorer_for
 
-        rules = {name: ArbiterRule(load_scorer(directory, pair)) for name, directory in arbiters.items()}
+        rules = {name: arbiter_rule(directory, pair) for name, directory in arbiters.items()}
         methods = [
             Method("draft", "draft"),
             Method("target", "target"),

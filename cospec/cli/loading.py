@@ -103,13 +103,13 @@ def choose_rule(
 
 def rule_from_options(choice: RuleChoice, pair: Pair) -> Rule:
     """The rule itself; ValueError if its arbiter was made for another pair."""
-    from cospec.engine.rules import ArbiterRule, rule_named
+    from cospec.engine.rules import rule_named
 
     if choice.arbiter is None:
         return rule_named(choice.name)
-    from cospec.arbiter.adapter import load_scorer
+    from cospec.arbiter.adapter import arbiter_rule
 
-    return ArbiterRule(load_scorer(choice.arbiter, pair), choice.threshold, choice.sampled)
+    return arbiter_rule(choice.arbiter, pair, choice.threshold, sampled=choice.sampled)
 
 
 # --- decoding --------------------------------------------------------------------------------------------------------
