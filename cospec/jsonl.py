@@ -141,10 +141,10 @@ def _write_atomic(path: Path, text: str) -> None:
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    finally:
+        # Gone already where the replacement went well.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        raise
 
 
 def _umask() -> int:

@@ -42,11 +42,18 @@ if TYPE_CHECKING:
     from cospec.scoring import UserScorer
 
 
+TaskOption = Annotated[
+    Literal["word_problems"] | None, typer.Option("--task", help="Bundled problems instead of --prompts.")
+]
+ScorerOption = Annotated[
+    str | None,
+    typer.Option("--scorer", help="exact, word_problems or package.module:function. Left out: the rows' task."),
+]
+
+
 def command(
     prompts: PromptsOption = None,
-    task: Annotated[
-        Literal["word_problems"] | None, typer.Option("--task", help="Bundled problems instead of --prompts.")
-    ] = None,
+    task: TaskOption = None,
     num: Annotated[int | None, typer.Option("--num", help="How many problems of the task; 200 if left out.")] = None,
     methods: Annotated[
         str, typer.Option("--methods", help="Of target, draft and the rules without an arbiter, with commas.")
@@ -56,10 +63,7 @@ def command(
         typer.Option("--arbiter", metavar="[NAME=]DIR", help="A trained arbiter as one more method; repeatable."),
     ] = None,
     threshold: ThresholdOption = 0.5,
-    scorer: Annotated[
-        str | None,
-        typer.Option("--scorer", help="exact, word_problems or package.module:function. Left out: the rows' task."),
-    ] = None,
+    scorer: ScorerOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="RUN_DIR", help="Directory for results and samples; a stopped run goes on."),
@@ -95,15 +99,7 @@ def command(
     problems = Problems(*_rows_and_scorer(prompts, task, num, seed, scorer), raw)
     read_pair_spec(pair, draft, target, device, dtype, attn)
     options = decode_options(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        eos_token_id=eos_token_id,
-        bonus=bonus,
-        num_draft_tokens=num_draft_tokens,
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        seed=seed,
+        temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
     )
     choices = choose_methods(methods, arbiter or [], threshold)
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)

@@ -80,15 +80,7 @@ def command(
 
     read_pair_spec(pair, draft, target, device, dtype, attn)
     options = decode_options(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        eos_token_id=eos_token_id,
-        bonus=bonus,
-        num_draft_tokens=num_draft_tokens,
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        seed=seed,
+        temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
     )
     choice = choose_rule(rule, arbiter, threshold)
     from cospec.evaluation.method import requests_of

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cospec.cli.options import require_pair_choice
 
@@ -154,10 +154,19 @@ class DecodeOptions:
 
 
 def decode_options(
-    *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, eos_token_id: list[int] | None = None, **rest: Any
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    eos_token_id: list[int] | None,
+    bonus: Bonus | None,
+    num_draft_tokens: int,
+    max_new_tokens: int,
+    batch_size: int,
+    seed: int,
 ) -> DecodeOptions:
     """`DecodeOptions` from the options as typer hands them over."""
     from cospec.engine.record import Sampling
 
     eos = tuple(eos_token_id) if eos_token_id else None
-    return DecodeOptions(Sampling(temperature, top_k, top_p), eos_token_ids=eos, **rest)
+    sampling = Sampling(temperature, top_k, top_p)
+    return DecodeOptions(sampling, bonus, num_draft_tokens, max_new_tokens, eos, batch_size, seed)

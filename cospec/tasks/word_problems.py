@@ -120,9 +120,9 @@ DEFAULT_MIX = Mix(
     weights={
         "add.low": 2.0,
         "add.mid": 0.6,
-        "add.high": 0.3,
+        "add.high": 0.1,
         "sub.low": 1.6,
-        "sub.mid": 0.6,
+        "sub.mid": 0.2,
         "sub.high": 1.0,
         "mul.low": 2.0,
         "mul.mid": 3.5,

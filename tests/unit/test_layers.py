@@ -85,5 +85,7 @@ print([name for name in ("trl", "omegaconf", "matplotlib", "cospec.training") if
 
 
 def test_rewards_and_scoring_import_no_torch() -> None:
-    program = "import sys, cospec.rewards, cospec.scoring, cospec.tasks.word_problems; assert 'torch' not in sys.modules"
+    program = (
+        "import sys, cospec.rewards, cospec.scoring, cospec.tasks.word_problems; assert 'torch' not in sys.modules"
+    )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
