@@ -226,8 +226,12 @@ def pick_device(device: str | None) -> torch.device:
         chosen = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"there is no device {name!r}: use 'cpu', 'cuda' or 'cuda:N'") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} was asked for, but torch sees no CUDA device: use --device cpu")
+    try:
+        usable = chosen.type != "meta" and bool((torch.zeros(1, device=chosen) == 0).item())
+    except (RuntimeError, AssertionError, NotImplementedError):
+        usable = False
+    if not usable:
+        raise ValueError(f"device {name!r} was asked for, but torch cannot use it on this machine: use --device cpu")
     return chosen
 
 

@@ -1,5 +1,6 @@
 """Prompt rows: the one JSONL form in which every command takes its prompts."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,10 @@ def load_prompt_rows(path: str | Path, require_gold: bool) -> list[PromptRow]:
 
 def parse_prompt_row(raw: Mapping[str, Any], number: int, where: str, require_gold: bool) -> PromptRow:
     """Check one JSON object; ``where`` (file:line) opens the ValueError of a row that does not fit."""
+    try:
+        json.dumps(raw, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: a lone surrogate is no text (column {error.start + 1}): mend the row") from error
     source = _prompt_source(raw, where)
     gold = _gold(raw.get("gold"), where)
     if require_gold and gold is None:
@@ -136,3 +141,12 @@ def _task(value: Any, where: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{where}: task is a {type(value).__name__}: it must be the name of a task, or be left out")
     return value
+
+
+def common_task(rows: Sequence[PromptRow]) -> str:
+    """The task all rows name, whose scorer judges them; ValueError if they name none or several."""
+    tasks = sorted({row.task or "" for row in rows})
+    if len(tasks) != 1 or not tasks[0]:
+        found = ", ".join(repr(task) for task in tasks if task) or "none"
+        raise ValueError(f"no scorer: the rows name no common task (found {found}); add --scorer NAME")
+    return tasks[0]

@@ -89,11 +89,17 @@ def read_pins(directory: Path) -> Pins:
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
         row["draft"], row["target"] = _pin_from(row["draft"]), _pin_from(row["target"])
-        return Pins(**row)
+        pins = Pins(**row)
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(
             f"{str(path)!r} cannot be read ({error}): it was changed or made by another version"
         ) from error
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        if not (directory / name).is_file():
+            raise ValueError(f"{str(directory)!r} has no {name}: it was copied in part, so take another checkpoint")
+    if pins.context_cache not in ("own", "shared"):
+        raise ValueError(f"{str(path)!r} names context cache {pins.context_cache!r}: it was changed by hand")
+    return pins
 
 
 def check_pins(pins: Pins, pair: Pair, directory: Path) -> None:

@@ -179,7 +179,11 @@ class _Demo:
         rollouts = read_rollouts(self.out / "rollouts.jsonl")
         with_whom: Any = self.settings.continue_with
         labeller = OutcomeLabeller(
-            pair, scorer_for(SCORER), continue_with=with_whom, batch_size=2 * self.settings.batch_size
+            pair,
+            scorer_for(SCORER),
+            scorer_name=SCORER,
+            continue_with=with_whom,
+            batch_size=2 * self.settings.batch_size,
         )
         with self._progress("labels", len(rollouts)) as step:
             labels = label_file(labeller, rollouts, rows, self.out / "labels.jsonl", step)

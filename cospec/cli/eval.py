@@ -23,6 +23,7 @@ from cospec.cli.options import (
     PairOption,
     PromptsOption,
     RawOption,
+    ScorerOption,
     SeedOption,
     TargetOption,
     TemperatureOption,
@@ -32,7 +33,7 @@ from cospec.cli.options import (
     on_interrupt,
 )
 from cospec.jsonl import dumps
-from cospec.prompt_rows import PromptRow, load_prompt_rows
+from cospec.prompt_rows import PromptRow, common_task, load_prompt_rows
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
 
 TaskOption = Annotated[
     Literal["word_problems"] | None, typer.Option("--task", help="Bundled problems instead of --prompts.")
-]
-ScorerOption = Annotated[
-    str | None,
-    typer.Option("--scorer", help="exact, word_problems or package.module:function. Left out: the rows' task."),
 ]
 
 
@@ -152,7 +149,7 @@ def _rows_and_scorer(
     if num is not None and num < 1:
         raise ValueError(f"--num is {num}: it must be at least 1")
     rows = _generated(num or 200, seed) if prompts is None else load_prompt_rows(prompts, require_gold=True)
-    name = scorer or _task_of(rows)
+    name = scorer or common_task(rows)
     from cospec.scoring import scorer_for
 
     scorer_for(name)
@@ -164,14 +161,6 @@ def _generated(num: int, seed: int) -> list[PromptRow]:
 
     problems = generate(num, seed, split="eval")
     return [PromptRow(id=p.id, prompt=p.prompt, gold=p.gold, task="word_problems") for p in problems]
-
-
-def _task_of(rows: Sequence[PromptRow]) -> str:
-    tasks = sorted({row.task or "" for row in rows})
-    if len(tasks) != 1 or not tasks[0]:
-        found = ", ".join(repr(task) for task in tasks if task) or "none"
-        raise ValueError(f"no scorer: the rows name no common task (found {found}); add --scorer NAME")
-    return tasks[0]
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cospec.cli.options import (
-    ArbiterOption,
     AttnOption,
     BatchSizeOption,
     DeviceOption,
@@ -16,11 +15,12 @@ from cospec.cli.options import (
     DtypeOption,
     JsonOption,
     PairOption,
+    ScorerOption,
     TargetOption,
     on_interrupt,
 )
 from cospec.jsonl import dumps, require_file
-from cospec.prompt_rows import load_prompt_rows
+from cospec.prompt_rows import common_task, load_prompt_rows
 
 if TYPE_CHECKING:
     from cospec.labels import Complementarity
@@ -30,6 +30,9 @@ RolloutsOption = Annotated[
 ]
 RowsOption = Annotated[
     Path, typer.Option("--prompts", metavar="FILE.jsonl", help="The rows they were decoded from, with gold answers.")
+]
+PolicyOption = Annotated[
+    Path | None, typer.Option("--arbiter", metavar="DIR", help="The policy that goes on, for --continue-with arbiter.")
 ]
 LabelsOption = Annotated[
     Path, typer.Option("--out", metavar="FILE.jsonl", help="Where the labels go; resumed if begun.")
@@ -43,16 +46,14 @@ def command(
     pair: PairOption = None,
     draft: DraftOption = None,
     target: TargetOption = None,
-    scorer: Annotated[
-        str, typer.Option("--scorer", help="word_problems, exact, or package.module:function.")
-    ] = "exact",
+    scorer: ScorerOption = None,
     continue_with: Annotated[
         Literal["target", "draft", "either", "arbiter"], typer.Option("--continue-with", help="Who finishes a branch.")
     ] = "either",
     label: Annotated[
         Literal["block", "executed"], typer.Option("--label", help="Every mismatch of a block, or the executed ones.")
     ] = "block",
-    arbiter: ArbiterOption = None,
+    arbiter: PolicyOption = None,
     batch_size: BatchSizeOption = 64,
     device: DeviceOption = None,
     dtype: DtypeOption = None,
@@ -69,7 +70,8 @@ def command(
     from cospec.cli.progress import progress
     from cospec.scoring import scorer_for
 
-    judge = scorer_for(scorer)
+    name = scorer or common_task(rows)
+    judge = scorer_for(name)
     read_pair_spec(pair, draft, target, device, dtype, attn)
     from cospec.arbiter.adapter import load_scorer
     from cospec.labels import complementarity
@@ -81,6 +83,7 @@ def command(
     labeller = OutcomeLabeller(
         loaded,
         judge,
+        scorer_name=name,
         continue_with=continue_with,
         scope=label,
         batch_size=batch_size,

@@ -52,6 +52,10 @@ PromptsOption = Annotated[
         "--prompts", metavar="FILE.jsonl", help='Rows {"id", "prompt" | "messages" | "prompt_ids", "gold", "task"}.'
     ),
 ]
+ScorerOption = Annotated[
+    str | None,
+    typer.Option("--scorer", help="exact, word_problems or package.module:function. Left out: the rows' task."),
+]
 RuleOption = Annotated[
     str | None,
     typer.Option("--rule", help="What decides at a mismatch: strict, never, always, arbiter, target (drafts nothing)."),

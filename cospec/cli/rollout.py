@@ -122,7 +122,7 @@ def _kept(out: Path, requests: Sequence[Request], engine: Engine) -> list[Rollou
     for row in read_jsonl(out) if out.exists() else ():
         rollout = rollout_from_json(row)
         if rollout.settings != engine.settings:
-            reason = f"settings ({_difference(rollout.settings, engine.settings)})"
+            reason = f"setting ({_difference(rollout.settings, engine.settings)})"
         elif rollout.id not in prompts:
             # Records of more prompts than asked for are no harm; they are simply not this run's.
             continue

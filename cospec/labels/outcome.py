@@ -9,7 +9,7 @@ from typing import Any
 from cospec.engine.decode import Engine, Request
 from cospec.engine.record import Rollout
 from cospec.engine.rules import ArbiterRule, BlockScorer, rule_named
-from cospec.labels.record import ContinueWith, LabelScope, MismatchLabel, RolloutLabels
+from cospec.labels.record import ContinueWith, LabelScope, MismatchLabel, RolloutLabels, digest
 from cospec.pair import Pair
 from cospec.scoring import UserScorer, safe_score
 
@@ -34,7 +34,7 @@ class OutcomeLabeller:
     Only one branch right: 1 or 0. Both right: 1, as keeping is then free speed. Both wrong: no label. With ``either`` a
     branch is right if the target or the draft finishes it rightly: the target alone undervalues a kept token where more
     keeps are needed later. ``scope`` "block" labels every mismatch of a block, each in the state in which the draft's
-    tokens before it were kept; "executed" only those that were decided.
+    tokens before it were kept; "executed" only those that were decided. ``scorer_name`` goes on record with the labels.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class OutcomeLabeller:
         pair: Pair,
         scorer: UserScorer,
         *,
+        scorer_name: str = "",
         continue_with: ContinueWith = "either",
         scope: LabelScope = "block",
         batch_size: int = 64,
@@ -53,7 +54,7 @@ class OutcomeLabeller:
             raise ValueError(f"label scope is {scope!r}: choose one of {', '.join(SCOPES)}")
         if (continue_with == "arbiter") != (arbiter is not None):
             raise ValueError("continue_with 'arbiter' and an arbiter directory go together: give both or neither")
-        self.pair, self.scorer, self.batch_size = pair, scorer, batch_size
+        self.pair, self.scorer, self.scorer_name, self.batch_size = pair, scorer, scorer_name, batch_size
         self.continue_with, self.scope, self.arbiter = continue_with, scope, arbiter
 
     def label(self, rollouts: Sequence[Rollout], rows: Mapping[str | int, Mapping[str, Any]]) -> list[RolloutLabels]:
@@ -68,7 +69,7 @@ class OutcomeLabeller:
             )
             labels[draft.rollout].append(label)
         return [
-            RolloutLabels(rollout.id, self.continue_with, self.scope, tuple(mine))
+            RolloutLabels(rollout.id, digest(rollout), self.continue_with, self.scope, self.scorer_name, tuple(mine))
             for rollout, mine in zip(rollouts, labels, strict=True)
         ]
 

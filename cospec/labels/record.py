@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from cospec.engine.record import Rollout
 
 ContinueWith = Literal["target", "draft", "either", "arbiter"]
 LabelScope = Literal["block", "executed"]
@@ -28,15 +31,23 @@ class MismatchLabel:
 
 @dataclass(frozen=True, slots=True)
 class RolloutLabels:
-    """All labels of one rollout and how they were made."""
+    """All labels of one rollout and how they were made; ``rollout`` is the `digest` of the rollout they belong to."""
 
     id: str | int
+    rollout: str
     continue_with: ContinueWith
     scope: LabelScope
+    scorer: str
     labels: tuple[MismatchLabel, ...]
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def digest(rollout: Rollout) -> str:
+    """What ties labels to a rollout: its tokens and its blocks. Another K gives other blocks under the same id."""
+    blocks = [(block.start, block.draft_ids, block.target_ids) for block in rollout.blocks]
+    return hashlib.blake2b(repr((rollout.prompt_ids, rollout.output_ids, blocks)).encode(), digest_size=8).hexdigest()
 
 
 def labels_from_json(row: Mapping[str, Any]) -> RolloutLabels:

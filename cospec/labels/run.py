@@ -8,7 +8,7 @@ from pathlib import Path
 from cospec.engine.record import Rollout, rollout_from_json
 from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl
 from cospec.labels.outcome import OutcomeLabeller
-from cospec.labels.record import RolloutLabels, labels_from_json
+from cospec.labels.record import RolloutLabels, digest, labels_from_json
 from cospec.prompt_rows import PromptRow
 
 CHUNK = 256
@@ -46,7 +46,7 @@ def label_file(
     unknown = [rollout.id for rollout in rollouts if rollout.id not in scorer_rows]
     if unknown:
         raise ValueError(f"rollout {unknown[0]!r} has no row among the prompts: give the file it was decoded from")
-    done = _already_done(labeller, out)
+    done = _already_done(labeller, rollouts, out)
     names = {row.id for row in done}
     todo = [rollout for rollout in rollouts if rollout.id not in names]
     step(len(rollouts) - len(todo))
@@ -58,15 +58,20 @@ def label_file(
     return done
 
 
-def _already_done(labeller: OutcomeLabeller, out: Path) -> list[RolloutLabels]:
+def _already_done(labeller: OutcomeLabeller, rollouts: Sequence[Rollout], out: Path) -> list[RolloutLabels]:
     if not out.exists():
         return []
     drop_torn_tail(out)
     done = [labels_from_json(row) for row in read_jsonl(out)]
+    digests = {rollout.id: digest(rollout) for rollout in rollouts}
     for row in done:
-        if (row.continue_with, row.scope) != (labeller.continue_with, labeller.scope):
+        if digests.get(row.id) != row.rollout:
+            raise ValueError(f"{out} holds labels of other rollouts (id {row.id!r}): give another --out, or remove it")
+        made = (row.continue_with, row.scope, row.scorer)
+        now = (labeller.continue_with, labeller.scope, labeller.scorer_name)
+        if made != now:
+            before, after = (f"continue_with={c}, label={s}, scorer={n}" for c, s, n in (made, now))
             raise ValueError(
-                f"{out} was labelled with continue_with={row.continue_with}, label={row.scope}, now "
-                f"{labeller.continue_with}, {labeller.scope}: give another --out, or the same settings to go on"
+                f"{out} was labelled with {before}, now {after}: give another --out, or the same settings to go on"
             )
     return done

@@ -6,6 +6,8 @@ cells, limits which of their facts occur and sets the taste in phrasing, so two 
 what they know and in how they write. Splits never share a prompt, whatever the seeds: the numbers of a prompt decide.
 """
 
+import argparse
+import json
 import random
 import re
 import zlib
@@ -278,3 +280,18 @@ def _plain(sign: str, whole: str, decimals: str | None) -> str:
     fraction = (decimals or "").rstrip("0")
     number = f"{digits}.{fraction}" if fraction else digits
     return f"-{number}" if sign and number != "0" else number
+
+
+def main() -> None:
+    """Print problems as prompt rows: ``python -m cospec.tasks.word_problems --split warmup --num 500``."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--split", choices=list(SPLITS), default="eval")
+    parser.add_argument("--num", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    for problem in generate(options.num, options.seed, split=options.split):
+        print(json.dumps({"id": problem.id, "prompt": problem.prompt, "gold": problem.gold, "task": "word_problems"}))
+
+
+if __name__ == "__main__":
+    main()

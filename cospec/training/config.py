@@ -57,11 +57,15 @@ class OptimiserSection:
 
 @dataclass(frozen=True, slots=True)
 class RunSection:
-    """The run directory and what is written to it. ``tracker`` is none or wandb (a mirror of metrics.jsonl)."""
+    """The run directory and what is written to it.
+
+    ``save_every`` steps a checkpoint is written (0: never, so that an interrupted run starts anew). ``tracker`` is none
+    or wandb, a mirror of metrics.jsonl.
+    """
 
     dir: str = "runs/run"
     seed: int = 0
-    save_every: int = 0
+    save_every: int = 25
     resume: bool = True
     tracker: str = "none"
     use_cpu: bool = False
@@ -93,6 +97,8 @@ class SftConfig:
     def __post_init__(self) -> None:
         if not 0.0 <= self.holdout < 1.0:
             raise ValueError(f"holdout is {self.holdout}: it is the share kept apart for measuring, in [0, 1)")
+        if self.epochs <= 0 or self.batch < 1:
+            raise ValueError(f"epochs is {self.epochs} and batch is {self.batch}: use epochs > 0 and batch >= 1")
         _check_forms(self.arbiter, self.optimiser)
 
 
@@ -159,7 +165,7 @@ class GrpoConfig:
         if rollouts % slots:
             raise ValueError(
                 f"a step has {self.prompts_per_step} x {self.num_generations} = {rollouts} rollouts, which "
-                f"{num_processes} processes with optimiser.micro_batch {self.optimiser.micro_batch} cannot share "
+                f"{num_processes} process(es) with optimiser.micro_batch {self.optimiser.micro_batch} cannot share "
                 "evenly: choose a micro_batch that divides them"
             )
         return rollouts // slots

@@ -171,7 +171,8 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         # The first handful of rollouts cannot tell 5 % from an accident.
         if share > self.config.max_failed_share and self._num_seen >= 2 * self.num_generations:
             raise ValueError(
-                f"the scorer {self.config.reward.scorer!r} failed on {self._num_failed} of {self._num_seen} rollouts, "
+                f"the scorer {self.config.reward.scorer!r} failed (raised, or returned None) on {self._num_failed} of "
+                f"{self._num_seen} rollouts, "
                 f"more than max_failed_share {self.config.max_failed_share}: mend it"
             )
 
@@ -292,8 +293,15 @@ def train(config: GrpoConfig) -> Path:
         )
     accumulation = config.accumulation(PartialState(cpu=config.run.use_cpu).num_processes)
     run, checkpoint = open_run(config, [config.prompts])
+    if run.finished:
+        return run.arbiter
     pair = load_training_pair(config.pair, config.run.use_cpu)
     usable, dropped = usable_rows(rows, pair)
+    if len(usable) < config.prompts_per_step:
+        raise ValueError(
+            f"{len(usable)} of {len(rows)} prompts fit the context, fewer than prompts_per_step "
+            f"{config.prompts_per_step}: give more, or shorter ones"
+        )
     if dropped:
         print(f"cospec: left out {len(dropped)} prompts longer than the context: {dropped[:10]}", file=sys.stderr)
     args = trainer_arguments(

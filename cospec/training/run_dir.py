@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
+from cospec.arbiter.adapter import CONFIG_NAME
 from cospec.config import to_yaml
 from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl, write_json_atomic, write_jsonl_atomic
 
+_CHECKPOINT_FILES = ("adapter_model.safetensors", CONFIG_NAME, "optimizer.pt", "trainer_state.json")
 _PACKAGES = ("cospec", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "deepspeed")
 
 
@@ -50,37 +51,53 @@ class RunDir:
         return self.root / "arbiter"
 
     def last_checkpoint(self) -> str | None:
-        return get_last_checkpoint(str(self.checkpoints)) if self.checkpoints.is_dir() else None
+        """The newest complete checkpoint; one that a kill left half written is passed over."""
+        found = [path for path in self.checkpoints.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+        whole = [path for path in found if all((path / name).is_file() for name in _CHECKPOINT_FILES)]
+        return str(max(whole, key=_step_of)) if whole else None
 
-    def begin(self, config: Any, inputs: Sequence[str], resume: bool) -> str | None:
-        """Write config and provenance, and return the checkpoint to go on from, if there is one.
+    @property
+    def finished(self) -> bool:
+        """Whether a run ended here and left its arbiter."""
+        return (self.arbiter / CONFIG_NAME).is_file()
 
-        ValueError if the directory holds a run that must not be continued, or one of another config.
+    def begin(self, config: Any, inputs: Sequence[str], resume: bool) -> None:
+        """Write config and provenance, and drop the metrics behind the last checkpoint.
+
+        ValueError if the directory holds a run that must not be continued, or one of another config. A finished run of
+        the same config is left as it is.
         """
         text = to_yaml(config)
         recorded = self.root / "config.yaml"
         checkpoint = self.last_checkpoint()
-        if checkpoint and not resume:
+        begun = bool(checkpoint) or self.finished
+        if begun and not resume:
             raise ValueError(
                 f"{self.root} already holds a run: set run.resume=true to go on with it, or another run.dir"
             )
-        if checkpoint and recorded.exists() and recorded.read_text(encoding="utf-8") != text:
+        if begun and recorded.exists() and recorded.read_text(encoding="utf-8") != text:
             raise ValueError(
                 f"{self.root} holds a run with another config: compare {recorded}, or choose another run.dir"
             )
+        if self.finished:
+            return
         self.root.mkdir(parents=True, exist_ok=True)
         recorded.write_text(text, encoding="utf-8")
         write_json_atomic(self.root / "provenance.json", provenance(inputs))
         self._rewind(checkpoint)
-        return checkpoint
 
     def _rewind(self, checkpoint: str | None) -> None:
-        """Drop the metrics of steps behind the checkpoint: they will be made again."""
-        if not self.metrics.exists():
-            return
-        drop_torn_tail(self.metrics)
-        step = int(checkpoint.rsplit("-", 1)[1]) if checkpoint else 0
-        write_jsonl_atomic(self.metrics, [row for row in read_jsonl(self.metrics) if row["step"] <= step])
+        """Drop metrics and rollouts of steps behind the checkpoint: they will be made again."""
+        step = _step_of(Path(checkpoint)) if checkpoint else 0
+        # A metrics row names the step it ended, a rollout the step it began.
+        for path, last in [(self.metrics, step), *((path, step - 1) for path in self.rollouts.glob("rank*.jsonl"))]:
+            if path.exists():
+                drop_torn_tail(path)
+                write_jsonl_atomic(path, [row for row in read_jsonl(path) if row["step"] <= last])
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def provenance(inputs: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import difflib
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,7 +48,10 @@ def run_stage(cls: type[ConfigT], train: Callable[[ConfigT], Any], description: 
             return start_processes(num, sys.argv[1:] if argv is None else argv)
         else:
             train(config)
-    except (ValueError, FileNotFoundError, PermissionError) as error:
+    except KeyboardInterrupt:
+        print(f"cospec: interrupted; checkpoints in {config.run.dir} stay, the same command goes on", file=sys.stderr)
+        return 130
+    except (ValueError, OSError) as error:
         if os.environ.get("COSPEC_TRACEBACK"):
             raise
         print(f"cospec: error: {error}", file=sys.stderr)
@@ -80,12 +84,17 @@ def check_arbiter_init(section: ArbiterSection) -> None:
 
 
 def open_run(config: SftConfig | GrpoConfig, inputs: Sequence[str]) -> tuple[RunDir, str | None]:
-    """The run directory and the checkpoint to go on from; written by the main process alone."""
+    """The run directory and the checkpoint to go on from; written by the main process alone.
+
+    A run that is `finished` already is neither trained further nor overwritten: callers look and stop.
+    """
     run, state = RunDir(Path(config.run.dir)), PartialState(cpu=config.run.use_cpu)
     checkpoint = run.last_checkpoint()
     with state.main_process_first():
         if state.is_main_process:
             run.begin(config, inputs, config.run.resume)
+    if run.finished and state.is_main_process:
+        print(f"cospec: this run is finished already: its arbiter is in {run.arbiter}", file=sys.stderr)
     return run, checkpoint
 
 
@@ -127,7 +136,10 @@ def trainer_arguments(
             raise ValueError(f"trainer.{key} is no argument of {cls.__name__}{hint}")
         if key in arguments:
             raise ValueError(f"trainer.{key} is decided by another key of the config: set that one instead")
-    return cls(**arguments, **extra)
+    with warnings.catch_warnings():
+        # Newer transformers rename it; the old name holds over the whole range we support.
+        warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*", category=FutureWarning)
+        return cls(**arguments, **extra)
 
 
 class SavesArbiter(Trainer):
@@ -146,4 +158,5 @@ class SavesArbiter(Trainer):
         if self.accelerator.is_main_process:
             arbiter = self.accelerator.unwrap_model(self.model)
             save_arbiter(arbiter, run.arbiter, pins_of(self.pair, arbiter.get_base_model().context_cache))
+            print(f"cospec: the arbiter is in {run.arbiter}", file=sys.stderr)
         self.accelerator.wait_for_everyone()

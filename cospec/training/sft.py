@@ -19,7 +19,7 @@ from cospec.arbiter.layout import PackItem, pack
 from cospec.arbiter.model import separator
 from cospec.engine.record import Rollout
 from cospec.jsonl import append_jsonl
-from cospec.labels.record import RolloutLabels
+from cospec.labels.record import RolloutLabels, digest
 from cospec.labels.run import read_labels, read_rollouts
 from cospec.training.config import SftConfig
 from cospec.training.run_dir import MetricsFile
@@ -62,6 +62,9 @@ def examples(rollouts: Sequence[Rollout], labels: Sequence[RolloutLabels]) -> li
         raise ValueError(
             f"labels name rollout {missing[0]!r}, which the rollouts lack: give the files that belong together"
         )
+    other = [row.id for row in labels if row.rollout != digest(by_id[row.id])]
+    if other:
+        raise ValueError(f"the labels of {other[0]!r} were made for another rollout of that id: label these rollouts")
     found = [SftExample(by_id[row.id], row) for row in labels]
     found = [example for example in found if example.labels]
     if not found:
@@ -114,10 +117,12 @@ def train(config: SftConfig) -> Path:
     slots = config.optimiser.micro_batch * processes
     if config.batch % slots:
         raise ValueError(
-            f"batch is {config.batch}, which {processes} processes with optimiser.micro_batch "
+            f"batch is {config.batch}, which {processes} process(es) with optimiser.micro_batch "
             f"{config.optimiser.micro_batch} cannot share evenly: choose a multiple of {slots}"
         )
     run, checkpoint = open_run(config, [config.rollouts, config.labels])
+    if run.finished:
+        return run.arbiter
     pair = load_training_pair(config.pair, config.run.use_cpu)
     arbiter = prepare_arbiter(pair, config.arbiter, config.run.seed)
     num_held = int(len(found) * config.holdout)

@@ -68,7 +68,7 @@ def test_the_warm_up_learns_and_leaves_a_run_directory(warm: Path) -> None:
 def test_two_processes_equal_one_and_save_once(warm: Path, tmp_path: Path) -> None:
     common = [f"prompts={warm / 'grpo.jsonl'}", f"arbiter.init={warm / 'sft' / 'arbiter'}", "run.use_cpu=true"]
     common += ["reward.scorer=word_problems", "steps=2", "prompts_per_step=3", "num_generations=4"]
-    common += ["rollout.max_new_tokens=96", "optimiser.learning_rate=1e-3"]
+    common += ["rollout.max_new_tokens=96", "optimiser.learning_rate=1e-3", "run.save_every=0"]
     runs = {}
     # Two processes with six rollouts each: the middle group is shared between them.
     for processes, micro_batch in ((1, 12), (2, 6)):

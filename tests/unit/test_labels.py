@@ -17,6 +17,7 @@ from cospec.labels.outcome import OutcomeLabeller
 from cospec.labels.run import label_file
 from cospec.pair import Pair
 from cospec.prompt_rows import PromptRow
+from cospec.training.sft import examples
 from tests.conftest import random_prompts
 
 CAP = 14
@@ -111,6 +112,14 @@ def test_a_file_of_labels_is_resumed_not_made_again(llama: Pair, rollouts: list[
     assert "r1" in calls
     with pytest.raises(ValueError, match="continue_with=either"):
         label_file(OutcomeLabeller(llama, counting, continue_with="target"), rollouts, prompts, out)
+    other = Engine(llama, rule_named("never"), num_draft_tokens=2, max_new_tokens=CAP)
+    others = other.rollouts([Request(rollout.id, rollout.prompt_ids) for rollout in rollouts])
+    with pytest.raises(ValueError, match="labels of other rollouts"):
+        label_file(labeller, others, prompts, out)
+    with pytest.raises(ValueError, match="made for another rollout"):
+        examples(others, whole)
+    with pytest.raises(ValueError, match="scorer=other"):
+        label_file(OutcomeLabeller(llama, counting, scorer_name="other"), rollouts, prompts, out)
 
 
 def test_bad_choices_are_refused(llama: Pair) -> None:
@@ -123,6 +132,6 @@ def test_bad_choices_are_refused(llama: Pair) -> None:
 def test_the_report_counts_both_branches() -> None:
     outcomes = [(True, False), (False, True), (False, True), (True, True), (False, False), (None, True)]
     labels = tuple(MismatchLabel(0, i, d, t, None) for i, (d, t) in enumerate(outcomes))
-    report = complementarity([RolloutLabels("a", "either", "block", labels)])
+    report = complementarity([RolloutLabels("a", "", "either", "block", "s", labels)])
     assert (report.only_draft, report.only_target, report.both, report.none, report.num_failed) == (1, 2, 1, 1, 1)
     assert sum(report.shares().values()) == pytest.approx(1.0)

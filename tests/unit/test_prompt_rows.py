@@ -88,3 +88,9 @@ def test_a_line_number_that_is_another_rows_id_is_refused(tmp_path: Path) -> Non
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no rows"):
         load_prompt_rows(rows_file(tmp_path, "", " "), require_gold=False)
+
+
+def test_a_lone_surrogate_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": 1, "prompt": "a \\ud800 b"}\n')
+    with pytest.raises(ValueError, match=r"rows.jsonl:1: a lone surrogate"):
+        load_prompt_rows(tmp_path / "rows.jsonl", require_gold=False)
