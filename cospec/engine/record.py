@@ -80,10 +80,6 @@ class Block:
     accepted_len: int
     emitted_ids: tuple[int, ...]
 
-    @property
-    def has_mismatch(self) -> bool:
-        return self.draft_ids != self.target_ids
-
 
 @dataclass(frozen=True, slots=True)
 class Timings:

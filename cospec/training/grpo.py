@@ -91,9 +91,10 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
             if ".ref." in name:
                 parameter.requires_grad_(False)
         sampling = Sampling(config.rollout.temperature, config.rollout.top_k, config.rollout.top_p)
+        self._separator = separator(pair.eos_token_ids)
         self.engine = Engine(
             pair,
-            ArbiterRule(ArbiterScorer(arbiter, separator(pair.eos_token_ids)), sampled=True),
+            ArbiterRule(ArbiterScorer(arbiter, self._separator), sampled=True),
             num_draft_tokens=config.rollout.num_draft_tokens,
             bonus="target" if config.rollout.bonus == "target" else "arbitrated",
             max_new_tokens=config.rollout.max_new_tokens,
@@ -243,7 +244,7 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         return logps, entropies, None
 
     def _scores(self, model: nn.Module, rollouts: Sequence[Rollout], actions: Tensor) -> tuple[Tensor, Tensor]:
-        packed = pack([decisions_item(rollout) for rollout in rollouts], self.engine_separator)
+        packed = pack([decisions_item(rollout) for rollout in rollouts], self._separator)
         with self.accelerator.autocast():
             logits = model(**packed.to(actions.device).tensors()).float()
         logits = nn.functional.pad(logits, (0, actions.shape[1] - logits.shape[1]))
@@ -251,10 +252,6 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         keep = torch.sigmoid(logits)
         entropies = -(keep * nn.functional.logsigmoid(logits) + (1 - keep) * nn.functional.logsigmoid(-logits))
         return logps, entropies.detach()
-
-    @property
-    def engine_separator(self) -> int:
-        return separator(self.pair.eos_token_ids)
 
 
 def _no_reward(**kwargs: Any) -> list[float]:
