@@ -25,7 +25,6 @@ from trl import GRPOConfig as TrlConfig
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler, use_adapter
 
-from cospec.arbiter.layout import decisions_item, pack
 from cospec.arbiter.model import ArbiterScorer, separator
 from cospec.engine.decode import Engine, Request
 from cospec.engine.record import Rollout, Sampling
@@ -37,6 +36,7 @@ from cospec.prompts import row_prompt_ids
 from cospec.rewards import GroupStats, group_advantages
 from cospec.scoring import UserScorer, Verdict, safe_score, scorer_for
 from cospec.training.config import GrpoConfig
+from cospec.training.decision_logps import scored, scored_where_taught
 from cospec.training.run_dir import MetricsFile, RunDir
 from cospec.training.setup import (
     SavesArbiter,
@@ -224,34 +224,34 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
 
     def _logps_in_chunks(self, batch: dict[str, Any]) -> Tensor:
         arbiter, size = self.accelerator.unwrap_model(self.model), self.args.per_device_train_batch_size
-        actions = batch["completion_ids"]
-        parts = [
-            self._scores(arbiter, batch["rollouts"][first : first + size], actions[first : first + size])[0]
-            for first in range(0, len(actions), size)
-        ]
+        parts = []
+        for first in range(0, len(batch["rollouts"]), size):
+            chunk = slice(first, first + size)
+            rows = (batch["rollouts"][chunk], batch["completion_ids"][chunk], batch["advantages"][chunk])
+            parts.append(self._scores(arbiter, *rows)[0])
         return torch.cat(parts)
 
     def _compute_loss(self, model: nn.Module, inputs: dict[str, Any]) -> Tensor:
-        # TRL hands only ids and masks down to the log-probabilities; the rollouts travel beside them.
-        self._items = inputs["rollouts"]
+        # TRL hands only ids and masks down to the log-probabilities; these two travel beside them.
+        self._items, self._item_advantages = inputs["rollouts"], inputs["advantages"]
         return super()._compute_loss(model, inputs)
 
     def _get_per_token_logps_and_entropies(
         self, model: nn.Module, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **kwargs: Any
     ) -> tuple[Tensor, Tensor, None]:
         """Log-probabilities of the actions and entropies of the decisions, both (B, T)."""
-        logps, entropies = self._scores(model, self._items, input_ids[:, -logits_to_keep:])
-        return logps, entropies, None
+        actions = input_ids[:, -logits_to_keep:]
+        logps, entropies = self._scores(model, self._items, actions, self._item_advantages)
+        return logps, entropies if self._entropy_bonus_enabled else entropies.detach(), None
 
-    def _scores(self, model: nn.Module, rollouts: Sequence[Rollout], actions: Tensor) -> tuple[Tensor, Tensor]:
-        packed = pack([decisions_item(rollout) for rollout in rollouts], self._separator)
+    def _scores(
+        self, model: nn.Module, rollouts: Sequence[Rollout], actions: Tensor, advantages: Tensor
+    ) -> tuple[Tensor, Tensor]:
         with self.accelerator.autocast():
-            logits = model(**packed.to(actions.device).tensors()).float()
-        logits = nn.functional.pad(logits, (0, actions.shape[1] - logits.shape[1]))
-        logps = nn.functional.logsigmoid(torch.where(actions == 1, logits, -logits))
-        keep = torch.sigmoid(logits)
-        entropies = -(keep * nn.functional.logsigmoid(logits) + (1 - keep) * nn.functional.logsigmoid(-logits))
-        return logps, entropies.detach()
+            # KL and entropy bonus pull at every decision, whatever its advantage.
+            if self.beta != 0.0 or self._entropy_bonus_enabled:
+                return scored(model, rollouts, actions, self._separator)
+            return scored_where_taught(model, rollouts, actions, advantages, self._separator)
 
 
 def _no_reward(**kwargs: Any) -> list[float]:

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from cospec.config import load_config
 from cospec.jsonl import read_jsonl, write_jsonl_atomic
 from cospec.pair import PairSpec
+from cospec.training import decision_logps, grpo
 from cospec.training.config import GrpoConfig
 from cospec.training.grpo import train
 from tests.conftest import perturbed, tiny_config, tiny_model
@@ -22,6 +23,9 @@ from tests.conftest import perturbed, tiny_config, tiny_model
 SCORERS = """
 def by_length(text, row):
     return len(text) % 2 == 0
+
+def first_by_length(text, row):
+    return row["id"] != "p0" or len(text) % 2 == 0
 
 def always_right(text, row):
     return True
@@ -89,6 +93,33 @@ def test_accumulation_does_not_change_the_gradient(
     for n in (2, 4):
         for name, tensor in weights(found[n][1]).items():
             assert torch.allclose(tensor, whole[name], atol=1e-6), name
+
+
+def test_leaving_out_rollouts_without_an_advantage_does_not_change_the_gradient(
+    run_grpo: Callable[..., tuple[list[dict[str, Any]], Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Group p0 is mixed; the three others are all right and alpha is 0, so they teach nothing.
+    common = ("reward.scorer=odd_scorers:first_by_length", "reward.alpha=0", "prompts_per_step=4", "steps=2")
+    sizes: list[int] = []
+    score = decision_logps.scored
+
+    def counted(model: Any, rollouts: Any, actions: torch.Tensor, sep: int) -> Any:
+        sizes.append(len(rollouts))
+        return score(model, rollouts, actions, sep)
+
+    monkeypatch.setattr(decision_logps, "scored", counted)
+    lean, lean_run = run_grpo("lean", *common)
+    assert 2 <= sum(sizes) <= 2 * (4 + 1)  # of 2 x 16: those of p0, and one of a micro-batch without any
+    monkeypatch.setattr(
+        grpo, "scored_where_taught", lambda model, rollouts, actions, _, sep: score(model, rollouts, actions, sep)
+    )
+    full, full_run = run_grpo("full", *common)
+    assert full[0]["grad_norm"] > 1e-4
+    for name in ("loss", "grad_norm", "reward", "entropy"):
+        assert [row[name] for row in lean[:2]] == pytest.approx([row[name] for row in full[:2]], rel=1e-4), name
+    whole = weights(full_run)
+    for name, tensor in weights(lean_run).items():
+        assert torch.allclose(tensor, whole[name], atol=1e-6), name
 
 
 def test_rollouts_without_a_mismatch_are_counted_and_teach_nothing(
