@@ -148,13 +148,10 @@ class _Demo:
 
     def _rollouts(self, pair: Pair, rows: Sequence[PromptRow]) -> None:
         from cospec.engine.decode import Engine
+        from cospec.engine.rollout_file import decode_to_file, recorded_rollouts
         from cospec.engine.rules import rule_named
         from cospec.evaluation.method import requests_of
-        from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl
 
-        out = self.out / "rollouts.jsonl"
-        drop_torn_tail(out)
-        done = {row["id"] for row in read_jsonl(out)} if out.exists() else set()
         engine = Engine(
             pair,
             rule_named("never"),
@@ -162,18 +159,19 @@ class _Demo:
             max_new_tokens=self.settings.max_new_tokens,
             batch_size=self.settings.batch_size,
         )
-        requests = [request for request in requests_of(pair, rows) if request.id not in done]
-        with self._progress("rollouts", len(requests)) as step:
-            for _, rollout in engine.run(requests):
-                append_jsonl(out, [rollout.to_json()])
-                step()
+        out, requests = self.out / "rollouts.jsonl", requests_of(pair, rows)
+        done = {rollout.id for rollout in recorded_rollouts(out, requests, engine.settings)}
+        missing = [request for request in requests if request.id not in done]
+        with self._progress("rollouts", len(missing)) as step:
+            decode_to_file(engine, missing, out, lambda rollout: step())
 
     def _labels(self, pair: Pair, rows: Sequence[PromptRow]) -> None:
         import dataclasses
 
+        from cospec.engine.rollout_file import read_rollouts
         from cospec.labels import complementarity
         from cospec.labels.outcome import OutcomeLabeller
-        from cospec.labels.run import label_file, read_rollouts
+        from cospec.labels.run import label_file
         from cospec.scoring import scorer_for
 
         rollouts = read_rollouts(self.out / "rollouts.jsonl")

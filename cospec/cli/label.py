@@ -74,9 +74,10 @@ def command(
     judge = scorer_for(name)
     read_pair_spec(pair, draft, target, device, dtype, attn)
     from cospec.arbiter.adapter import load_scorer
+    from cospec.engine.rollout_file import read_rollouts
     from cospec.labels import complementarity
     from cospec.labels.outcome import OutcomeLabeller
-    from cospec.labels.run import label_file, read_rollouts
+    from cospec.labels.run import label_file
 
     recorded = read_rollouts(rollouts)
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)

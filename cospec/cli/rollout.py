@@ -33,7 +33,7 @@ from cospec.cli.options import (
     TopPOption,
     on_interrupt,
 )
-from cospec.jsonl import append_jsonl, drop_torn_tail, dumps, read_jsonl
+from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
@@ -87,12 +87,13 @@ def command(
         temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
     )
     choice = choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of
 
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
     engine = options.engine(loaded, rule_from_options(choice, loaded))
     requests = requests_of(loaded, rows, raw=raw)
-    kept = _kept(out, requests, engine)
+    kept = recorded_rollouts(out, requests, engine.settings)
     done = {rollout.id for rollout in kept}
     new, seconds = _decode(engine, [request for request in requests if request.id not in done], out)
     summary = _summary(out, kept, new, seconds)
@@ -112,47 +113,22 @@ def _check_files(prompts: Path | None, out: Path | None) -> tuple[list[PromptRow
     return load_prompt_rows(prompts, require_gold=False), out
 
 
-def _kept(out: Path, requests: Sequence[Request], engine: Engine) -> list[Rollout]:
-    """The records of an earlier run; ValueError if they are of other settings or other prompts."""
-    from cospec.engine.record import rollout_from_json
-
-    drop_torn_tail(out)
-    prompts = {request.id: tuple(request.prompt_ids) for request in requests}
-    kept = []
-    for row in read_jsonl(out) if out.exists() else ():
-        rollout = rollout_from_json(row)
-        if rollout.settings != engine.settings:
-            reason = f"setting ({_difference(rollout.settings, engine.settings)})"
-        elif rollout.id not in prompts:
-            # Records of more prompts than asked for are no harm; they are simply not this run's.
-            continue
-        elif rollout.prompt_ids != prompts[rollout.id]:
-            reason = "prompt"
-        else:
-            kept.append(rollout)
-            continue
-        raise ValueError(f"{out} holds rollout {rollout.id!r} of another {reason}: name another --out, or remove it")
-    return kept
-
-
-def _difference(old: Any, new: Any) -> str:
-    names = [name for name in type(new).__slots__ if getattr(old, name) != getattr(new, name)]
-    return ", ".join(f"{name} was {getattr(old, name)!r}, now {getattr(new, name)!r}" for name in names)
-
-
 def _decode(engine: Engine, requests: Sequence[Request], out: Path) -> tuple[list[Rollout], float]:
     """Decode, writing each record as it ends; the records and the seconds it took."""
     import time
 
     from cospec.cli.progress import progress
+    from cospec.engine.rollout_file import decode_to_file
 
     new: list[Rollout] = []
     start = time.perf_counter()
     with on_interrupt(lambda: f"{len(new)} new records in {out}"), progress("rollout", len(requests)) as step:
-        for _, rollout in engine.run(requests):
-            append_jsonl(out, [rollout.to_json()])
+
+        def on_rollout(rollout: Rollout) -> None:
             new.append(rollout)
             step()
+
+        decode_to_file(engine, requests, out, on_rollout)
     return new, time.perf_counter() - start
 
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cospec.engine.record import Rollout, rollout_from_json
+from cospec.engine.record import Rollout
 from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl
 from cospec.labels.outcome import OutcomeLabeller
 from cospec.labels.record import RolloutLabels, digest, labels_from_json
 from cospec.prompt_rows import PromptRow
 
 CHUNK = 256
-
-
-def read_rollouts(path: Path) -> list[Rollout]:
-    """All rollouts of a file; ValueError if there are none."""
-    rollouts = [rollout_from_json(row) for row in read_jsonl(path)]
-    if not rollouts:
-        raise ValueError(f"{path} holds no rollouts: write some with `cospec rollout`")
-    return rollouts
 
 
 def read_labels(path: Path) -> list[RolloutLabels]:

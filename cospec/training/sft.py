@@ -18,9 +18,10 @@ from transformers import TrainingArguments
 from cospec.arbiter.layout import PackItem, pack
 from cospec.arbiter.model import separator
 from cospec.engine.record import Rollout
+from cospec.engine.rollout_file import read_rollouts
 from cospec.jsonl import append_jsonl
 from cospec.labels.record import RolloutLabels, digest
-from cospec.labels.run import read_labels, read_rollouts
+from cospec.labels.run import read_labels
 from cospec.training.config import SftConfig
 from cospec.training.run_dir import MetricsFile
 from cospec.training.setup import (
