@@ -289,21 +289,8 @@ def train(config: GrpoConfig) -> Path:
             "a step needs that many different prompts"
         )
     accumulation = config.accumulation(PartialState(cpu=config.run.use_cpu).num_processes)
-    run, checkpoint = open_run(config, [config.prompts])
-    if run.finished:
-        return run.arbiter
-    pair = load_training_pair(config.pair, config.run.use_cpu)
-    usable, dropped = usable_rows(rows, pair)
-    if len(usable) < config.prompts_per_step:
-        raise ValueError(
-            f"{len(usable)} of {len(rows)} prompts fit the context, fewer than prompts_per_step "
-            f"{config.prompts_per_step}: give more, or shorter ones"
-        )
-    if dropped:
-        print(f"cospec: left out {len(dropped)} prompts longer than the context: {dropped[:10]}", file=sys.stderr)
     args = trainer_arguments(
         TrlConfig,
-        run,
         config.run,
         config.optimiser,
         config.trainer,
@@ -316,6 +303,18 @@ def train(config: GrpoConfig) -> Path:
         loss_type="dapo",
         temperature=1.0,
     )
+    run, checkpoint = open_run(config, [config.prompts])
+    if run.finished:
+        return run.arbiter
+    pair = load_training_pair(config.pair, config.run.use_cpu)
+    usable, dropped = usable_rows(rows, pair)
+    if len(usable) < config.prompts_per_step:
+        raise ValueError(
+            f"{len(usable)} of {len(rows)} prompts fit the context, fewer than prompts_per_step "
+            f"{config.prompts_per_step}: give more, or shorter ones"
+        )
+    if dropped:
+        print(f"cospec: left out {len(dropped)} prompts longer than the context: {dropped[:10]}", file=sys.stderr)
     arbiter = prepare_arbiter(pair, config.arbiter, config.run.seed)
     trainer = ArbiterGrpoTrainer(arbiter, pair, usable, scorer, config, args, run)
     trainer.train(resume_from_checkpoint=checkpoint)

@@ -135,8 +135,12 @@ def _git() -> dict[str, str] | None:
     return {"revision": revision, "diff": ask("diff", "HEAD", "--", ".") or ""} if revision else None
 
 
+#: What a line on the terminal shows of a step, where there is no progress bar; metrics.jsonl has everything.
+_SHOWN = ("loss", "grad_norm", "reward", "accuracy", "keep_rate", "zero_variance_groups", "step_time")
+
+
 class MetricsFile(TrainerCallback):
-    """Mirrors every log line of a trainer to metrics.jsonl, from the main process alone."""
+    """Writes every log line of a trainer to metrics.jsonl and its main numbers to stderr, in the main process alone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -150,4 +154,8 @@ class MetricsFile(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         if state.is_world_process_zero and logs:
-            append_jsonl(self.path, [{"step": state.global_step, **json.loads(json.dumps(logs, default=float))}])
+            row = json.loads(json.dumps(logs, default=float))
+            append_jsonl(self.path, [{"step": state.global_step, **row}])
+            numbers = [f"{name} {row[name]:.4g}" for name in _SHOWN if name in row]
+            if numbers and args.disable_tqdm:
+                print(f"step {state.global_step}/{state.max_steps}", *numbers, sep="  ", file=sys.stderr)

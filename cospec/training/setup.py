@@ -16,7 +16,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import set_seed
 from peft import PeftModel
-from transformers import Trainer
+from transformers import PrinterCallback, Trainer
 
 from cospec.arbiter.adapter import load_arbiter, pins_of, read_pins, save_arbiter, trainable_names
 from cospec.arbiter.model import LoraSpec, new_arbiter
@@ -99,12 +99,13 @@ def open_run(config: SftConfig | GrpoConfig, inputs: Sequence[str]) -> tuple[Run
 
 
 def trainer_arguments(
-    cls: type, run: RunDir, section: RunSection, optimiser: OptimiserSection, extra: dict[str, Any], **own: Any
+    cls: type, section: RunSection, optimiser: OptimiserSection, extra: dict[str, Any], **own: Any
 ) -> Any:
     """Arguments of transformers' or TRL's trainer; ``extra`` is the config's `trainer` section.
 
     ValueError for an extra key that does not exist, or that another key of the config already decides.
     """
+    run = RunDir(Path(section.dir))
     arguments = {
         "output_dir": str(run.checkpoints),
         "per_device_train_batch_size": optimiser.micro_batch,
@@ -146,6 +147,11 @@ class SavesArbiter(Trainer):
     """A trainer whose checkpoints are arbiter directories: adapter, head and pins, nothing of the draft."""
 
     pair: Pair
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # It prints whole dictionaries; `MetricsFile` prints what is looked at.
+        self.remove_callback(PrinterCallback)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         arbiter = self.accelerator.unwrap_model(self.model)

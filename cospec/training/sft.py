@@ -121,6 +121,15 @@ def train(config: SftConfig) -> Path:
             f"batch is {config.batch}, which {processes} process(es) with optimiser.micro_batch "
             f"{config.optimiser.micro_batch} cannot share evenly: choose a multiple of {slots}"
         )
+    args = trainer_arguments(
+        TrainingArguments,
+        config.run,
+        config.optimiser,
+        config.trainer,
+        num_train_epochs=config.epochs,
+        gradient_accumulation_steps=config.batch // slots,
+        label_names=["labels"],
+    )
     run, checkpoint = open_run(config, [config.rollouts, config.labels])
     if run.finished:
         return run.arbiter
@@ -129,16 +138,7 @@ def train(config: SftConfig) -> Path:
     num_held = int(len(found) * config.holdout)
     trainer = SftTrainer(
         model=arbiter,
-        args=trainer_arguments(
-            TrainingArguments,
-            run,
-            config.run,
-            config.optimiser,
-            config.trainer,
-            num_train_epochs=config.epochs,
-            gradient_accumulation_steps=config.batch // slots,
-            label_names=["labels"],
-        ),
+        args=args,
         train_dataset=found[num_held:],
         data_collator=Collate(separator(pair.eos_token_ids)),
         callbacks=[MetricsFile(run.metrics)],
