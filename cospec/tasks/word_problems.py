@@ -124,7 +124,7 @@ DEFAULT_MIX = Mix(
         "add.mid": 0.6,
         "add.high": 0.1,
         "sub.low": 1.6,
-        "sub.mid": 0.2,
+        "sub.mid": 0.05,
         "sub.high": 1.0,
         "mul.low": 2.0,
         "mul.mid": 3.5,
