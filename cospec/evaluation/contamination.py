@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from cospec.prompt_rows import PromptRow
 
 _WORD = re.compile(r"\w+")
-# An odd 64-bit multiplier; the hash is only a sieve, every hit is compared word by word.
+# An odd 64-bit multiplier. The hash wraps around and is only a sieve: every hit is compared word by word.
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _CHUNK_WORDS = 2_000_000
 
@@ -129,51 +130,64 @@ class _EvalRuns:
 
     def __init__(self, texts: Sequence[str], n: int) -> None:
         self._n = n
-        self._vocabulary: dict[str, int] = {}
         self.found = np.zeros(len(texts), dtype=bool)
-        self._rows_of_run: dict[tuple[str, ...], list[int]] = {}
-        self._rows_of_short: dict[tuple[str, ...], list[int]] = {}
-        for index, words in enumerate(map(_words, texts)):
+        self._vocabulary: dict[str, int] = {}
+        self._short: dict[tuple[str, ...], list[int]] = {}
+        split = [_words(text) for text in texts]
+        for index, words in enumerate(split):
             if 0 < len(words) < n:
-                self._rows_of_short.setdefault(tuple(words), []).append(index)
-            for start in range(len(words) - n + 1):
-                self._rows_of_run.setdefault(tuple(words[start : start + n]), []).append(index)
-        for run in self._rows_of_run:
-            for word in run:
+                self._short.setdefault(tuple(words), []).append(index)
+            for word in words:
                 self._vocabulary.setdefault(word, len(self._vocabulary) + 1)
-        ids = np.array([[self._vocabulary[word] for word in run] for run in self._rows_of_run], dtype=np.uint64)
-        self._hashes = np.unique(_hash(ids.reshape(-1, n).T, n)) if len(ids) else np.empty(0, dtype=np.uint64)
+        self._ids, hashes, starts = self._windows(split)
+        order = np.argsort(hashes, kind="stable")
+        self._hashes, self._starts = hashes[order], starts[order]
+        # The text that a window begins in.
+        self._rows = np.searchsorted(np.cumsum([len(words) for words in split]), self._starts, side="right")
 
     def look_for(self, texts: Sequence[list[str]]) -> None:
         """Mark the rows that share a run with one of these texts."""
-        if self._rows_of_short:
+        if self._short:
             for words in texts:
                 if len(words) < self._n:
-                    self._mark(self._rows_of_short.get(tuple(words)))
-        long = [words for words in texts if len(words) >= self._n]
-        if not long or not len(self._hashes):
+                    self.found[self._short.get(tuple(words), [])] = True
+        if not len(self._hashes):
             return
-        flat = [word for words in long for word in words]
-        # 0 stands for every word that no evaluation text has.
-        get = self._vocabulary.get
-        ids = np.fromiter((get(word, 0) for word in flat), dtype=np.uint64, count=len(flat))
-        windows = [ids[offset : len(ids) - self._n + 1 + offset] for offset in range(self._n)]
-        inside = np.ones(len(ids) - self._n + 1, dtype=bool)
-        for end in np.cumsum([len(words) for words in long])[:-1]:
+        ids, hashes, starts = self._windows(texts)
+        first = np.searchsorted(self._hashes, hashes)
+        first[first == len(self._hashes)] = 0
+        hits = np.flatnonzero(self._hashes[first] == hashes)
+        same = np.ones(len(hits), dtype=bool)
+        for offset in range(self._n):
+            same &= ids[starts[hits] + offset] == self._ids[self._starts[first[hits]] + offset]
+        self._mark(np.unique(first[hits[same]]))
+
+    def _mark(self, begins: NDArray[np.int64]) -> None:
+        """The rows of every window whose hash is that of one of these positions."""
+        ends = np.searchsorted(self._hashes, self._hashes[begins], side="right")
+        edges = np.zeros(len(self._hashes) + 1, dtype=np.int64)
+        edges[begins] += 1
+        edges[ends] -= 1
+        self.found[self._rows[np.cumsum(edges[:-1]) > 0]] = True
+
+    def _windows(self, texts: Sequence[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+        """Ids of all words, and hash and start of every run that lies within one text.
+
+        0 stands for the words that no evaluation text has.
+        """
+        total = sum(map(len, texts))
+        # Every step of this runs in C: there are millions of words.
+        found = map(self._vocabulary.get, chain.from_iterable(texts), repeat(0))
+        ids = np.fromiter(found, dtype=np.int64, count=total)
+        num = max(0, total - self._n + 1)
+        hashes = np.zeros(num, dtype=np.uint64)
+        for offset in range(self._n):
+            hashes = hashes * _BASE + ids[offset : offset + num].astype(np.uint64)
+        within = np.ones(num, dtype=bool)
+        end = 0
+        for words in texts:
+            end += len(words)
             # Runs that reach over the end of a text.
-            inside[end - self._n + 1 : end] = False
-        hits = np.flatnonzero(np.isin(_hash(windows, self._n), self._hashes) & inside)
-        for start in hits:
-            self._mark(self._rows_of_run.get(tuple(flat[start : start + self._n])))
-
-    def _mark(self, rows: list[int] | None) -> None:
-        if rows is not None:
-            self.found[rows] = True
-
-
-def _hash(windows: Sequence[NDArray[np.uint64]] | NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
-    """A hash of each window, given position by position; it wraps around as unsigned integers do."""
-    total = np.zeros_like(windows[0])
-    for offset in range(n):
-        total = total * _BASE + windows[offset]
-    return total
+            within[max(0, end - self._n + 1) : end] = False
+        starts = np.flatnonzero(within)
+        return ids, hashes[starts], starts

@@ -21,6 +21,7 @@ from cospec.scoring.final_text import boxed, final_text, lines_of
 from cospec.scoring.verdict import Verdict
 
 LETTERS = "ABCDEFGHIJ"
+_MAX_CHARS = 1000
 
 _MARKER = re.compile(
     r"\b(?:answers?|choice|option)\b[*_ \t]{0,4}(?:\([^()\n]{1,20}\)[ \t]{0,2})?"
@@ -31,7 +32,7 @@ _DENIED = re.compile(r"[*_ \t]*(?:not|neither|n't|no longer|never)\b", re.IGNORE
 _NAMED = re.compile(
     r"""[\s*_`"'“”‘’$\\:(\[{<]*(?:(?:definitely|clearly|probably|most\ likely|likely|therefore|thus|simply|still)\s+)?
         (?:(?:option|choice|letter|answer)\s+)?(?P<open>[*_(\[{"'$]*)
-        (?P<letter>[A-Ja-j])(?P<close>[*_)\]}"'$.:,;]*)(?![\w'’])""",
+        (?P<letter>[A-Ja-j])(?P<close>[*_)\]}"'$.:]*)(?![\w'’])""",
     re.VERBOSE | re.IGNORECASE,
 )
 _ALONE = re.compile(r"[\s*_`\"'“”‘’$(\[{]*([A-Ja-j])[\s*_`\"'“”‘’$)\]}.:,;!]*")
@@ -40,8 +41,9 @@ _IS_RIGHT = re.compile(
     r"(?:\s+(?:one|answer|choice|option))?[\s.!*]*"
 )
 _OTHER = re.compile(
-    r"\s*(?:,|/|;|&|\||\+|\bor\b|\band\b|\bbut\s+(?:also|maybe|possibly)\b)+(?:\s+(?:maybe|possibly|perhaps|even|also|"
-    r"option|choice|either|the)){0,3}\s*[*_(\[\"']*(?P<letter>[A-J])(?![\w'’])"
+    r"(?:\s*(?:,|/|;|&|\||\+|\bor\b|\band\b|\bbut\s+(?:also|maybe|possibly)\b))+"
+    r"(?:\s+(?:maybe|possibly|perhaps|even|also|option|choice|either|the)){0,3}"
+    r"\s*[*_(\[\"']*(?P<letter>[A-J])(?![\w'’])"
 )
 _EITHER = re.compile(r"[\s*_]*(?:either|both|one of|any of|all of)\b", re.IGNORECASE)
 _TAIL = re.compile(
@@ -56,6 +58,8 @@ def score_choice(text: str, row: Mapping[str, Any]) -> Verdict:
     without it the letters are A to J.
     """
     choices = row.get("choices") or []
+    if not isinstance(choices, list | tuple) or len(choices) > len(LETTERS):
+        return Verdict("error", reason=f"row {row.get('id')!r}: 'choices' is no list of at most {len(LETTERS)} texts")
     gold = str(row.get("gold") or "").strip().upper()
     letters = LETTERS[: len(choices)] if choices else LETTERS
     if len(gold) != 1 or gold not in letters:
@@ -108,10 +112,12 @@ def _several_boxes(text: str, boxes: Sequence[str]) -> set[str] | None:
 
 def _letters_of(statement: str, choices: Sequence[str], *, alone: bool = False) -> set[str] | None:
     """The letters a statement names; ``alone`` where nothing announced it, so that prose must not be misread."""
+    by_text = _by_text(statement, choices)
+    # A longer statement names nothing, and the patterns below take time that grows with the square of its marks.
+    statement = statement[:_MAX_CHARS]
     letter_alone = _ALONE.fullmatch(statement)
     if letter_alone:
         return {letter_alone[1].upper()}
-    by_text = _by_text(statement, choices)
     if by_text is not None:
         return by_text
     either = _EITHER.match(statement)
@@ -129,7 +135,7 @@ def _letters_of(statement: str, choices: Sequence[str], *, alone: bool = False) 
 
 
 def _single(letter: str, rest: str, choices: Sequence[str], marked: bool, alone: bool) -> set[str] | None:
-    named = _by_text(rest, choices)
+    named = _by_text(rest, choices) or _by_text(rest.lstrip(" -–—"), choices)
     if named is not None:
         # "B) Paris" where Paris is C: two choices at once.
         return {letter, *named}

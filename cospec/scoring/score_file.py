@@ -61,7 +61,7 @@ def read_answers(file: Path, scorer: str) -> list[AnswerRow]:
 
 
 def read_task_answers(file: Path, name: str, data: Path | None, revision: str | None = None) -> list[AnswerRow]:
-    """Rows of a task: those of `read_answers`, and {"id", "task_id", "completion"} for code, tested by the task's data."""
+    """Rows of a task: those of `read_answers`; {"id", "task_id", "completion"} for code, tested by the task's data."""
     task, scorer = task_named(name), scorer_of_task(name)
     if scorer == "code":
         return _code_answers(file, task, data, revision)

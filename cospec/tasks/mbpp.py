@@ -8,6 +8,7 @@ have CRLF line ends, which are read as line ends. `challenge_test_list` is not u
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,13 +44,20 @@ def read(row: RawRow) -> Problem:
 
 def entry_point(code: str, asserts: list[str]) -> str | None:
     """The function or class of the reference that the assertions call first, None if they call none."""
-    defined = {node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined = {node.name for node in _parsed(code).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for line in asserts:
-        calls = (node.func for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Call))
+        calls = (node.func for node in ast.walk(_parsed(line)) if isinstance(node, ast.Call))
         names = [call.id for call in calls if isinstance(call, ast.Name) and call.id in defined]
         if names:
             return names[-1]
     return None
+
+
+def _parsed(code: str) -> ast.Module:
+    with warnings.catch_warnings():
+        # Some references write regular expressions without the r.
+        warnings.simplefilter("ignore")
+        return ast.parse(code)
 
 
 def ask(problem: Problem) -> str:
