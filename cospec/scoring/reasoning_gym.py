@@ -26,6 +26,8 @@ EVALUATED_FORMULAS = frozenset(
 
 _TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh")
 _FUNCTIONS = frozenset((*_TRIGONOMETRIC, "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "Abs"))
+# What the library's scorers raise on answers of another form; most of them catch it themselves.
+_MALFORMED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, SyntaxError, RecursionError)
 _WORDS = re.compile(r"[\w\s]*")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UAdd, ast.USub)
 _MAX_FORMULA = 1000
@@ -45,7 +47,13 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
         return Verdict("no_answer", reason="no <answer>...</answer> in the text")
     if not may_be_evaluated(dataset, answer):
         return Verdict("wrong", answer, "the answer is neither a plain literal nor a plain formula")
-    credit = float(_dataset(dataset).score_answer(answer, unpack(entry)))
+    whole = unpack(entry)
+    try:
+        credit = float(_dataset(dataset).score_answer(answer, whole))
+    except _MALFORMED as error:
+        # Raises here where the entry or the library is at fault: then the failure is not the text's.
+        _dataset(dataset).score_answer(whole["answer"], whole)
+        return Verdict("wrong", answer, f"the library cannot read the answer ({type(error).__name__}: {error})")
     if credit >= FULL_CREDIT:
         return Verdict("right", answer)
     return Verdict("wrong", answer, f"credit {credit:.3g} of 1")

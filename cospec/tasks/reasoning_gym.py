@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from importlib import metadata
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,13 @@ ASK = (
     "{question}\n\nThink it through, then write the final answer, and nothing else, between <answer> and </answer>, "
     "in exactly the form that the problem asks for."
 )
+
+
+UNUSABLE: Mapping[str, str] = {
+    "composite": "it is a mixture without contents of its own: name one of its data sets",
+    "game_of_life_halting": "the library's scorer gives full credit to any text",
+}
+"""Data sets of the library that make no task."""
 
 
 def library() -> ModuleType:
@@ -46,8 +54,8 @@ def read(row: RawRow) -> Problem:
 def variant(name: str) -> Task:
     """The data set of that name; ValueError with the nearest name where the library has none."""
     datasets = library().factory.DATASETS
-    if name == "composite":
-        raise ValueError("reasoning_gym:composite is a mixture without contents of its own: name one of its data sets")
+    if name in UNUSABLE:
+        raise ValueError(f"reasoning_gym:{name} cannot be used: {UNUSABLE[name]}")
     if name not in datasets:
         near = difflib.get_close_matches(name, datasets, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(datasets))}"
@@ -62,7 +70,8 @@ def variant(name: str) -> Task:
 
 
 def _seed(split: str, seed: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{split}/{seed}".encode()).digest()[:6], "big")
+    # Some data sets hand the seed of each problem to numpy, which takes 32 bits.
+    return int.from_bytes(hashlib.sha256(f"{split}/{seed}".encode()).digest()[:4], "big") >> 1
 
 
 def _version() -> str:
@@ -84,7 +93,7 @@ TASK = Task("reasoning_gym", "Apache-2.0", _NeedsName(), "reasoning_gym", ASK, r
 
 # --- entries as JSON -------------------------------------------------------------------------------------------------
 
-_TUPLE, _PAIRS = "!tuple", "!pairs"
+_TUPLE, _PAIRS, _FRACTION = "!tuple", "!pairs", "!fraction"
 
 
 def pack(value: Any) -> Any:
@@ -97,6 +106,8 @@ def pack(value: Any) -> Any:
         if all(isinstance(key, str) and not key.startswith("!") for key in value):
             return {key: pack(item) for key, item in value.items()}
         return {_PAIRS: [[pack(key), pack(item)] for key, item in value.items()]}
+    if isinstance(value, Fraction):
+        return {_FRACTION: [value.numerator, value.denominator]}
     return value
 
 
@@ -108,6 +119,8 @@ def unpack(value: Any) -> Any:
         return value
     if set(value) == {_TUPLE}:
         return tuple(unpack(item) for item in value[_TUPLE])
+    if set(value) == {_FRACTION}:
+        return Fraction(*value[_FRACTION])
     if set(value) == {_PAIRS}:
         return {unpack(key): unpack(item) for key, item in value[_PAIRS]}
     return {key: unpack(item) for key, item in value.items()}

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from cospec.jsonl import require_file
 from cospec.tasks.base import RawRow, RawRows, RowRequest
 from cospec.tasks.formats import SUFFIXES, NumberedRows, file_digest, read_rows
 
@@ -85,6 +86,7 @@ class Published:
     def _files(self, path: Path, split: str, *, asked: bool) -> list[tuple[Part, Path]]:
         if path.is_dir():
             return [(part, _find(path, part, split)) for part in self.parts[split]]
+        require_file(path, "data file")
         group = self.parts[split]
         fits = [part for part in group if _stem(path) in part.names]
         if fits:
