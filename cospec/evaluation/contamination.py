@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from cospec.prompt_rows import PromptRow
 
 _WORD = re.compile(r"\w+")
-# An odd 64-bit multiplier. The hash wraps around and is only a sieve: every hit is compared word by word.
+# An odd 64-bit multiplier; the hash wraps around. A hit is compared word by word with one run of its hash: that two
+# runs of the evaluation texts share a hash has odds of about 1 to 300,000 for ten million runs.
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _CHUNK_WORDS = 2_000_000
 
