@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -61,6 +62,9 @@ def command(
             "--confirm-run-unsafe-code if you agree to that on this machine"
         )
     scorer_for(name)
+    if name == "code":
+        # Workers inherit it.
+        import_module("cospec.scoring.code").give_consent()
     if task is None:
         if data is not None:
             raise ValueError("--data holds the rows of a code task: name it with --task, or leave --data out")

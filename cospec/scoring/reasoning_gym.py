@@ -2,7 +2,7 @@
 
 The library gives partial credit down to 0.01 for anything: right means full credit. Some of its scorers pass the
 answer to `eval`, or to sympy, which evaluates it too. Answers to those data sets are let through only if they are plain
-literals or plain formulas.
+literals or plain formulas. The library runs in a process of its own, under a time limit.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import ast
 import functools
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from cospec.scoring.verdict import Verdict
-from cospec.tasks.reasoning_gym import library, unpack
+from cospec.tasks.reasoning_gym import library
 
-FULL_CREDIT = 1.0
+TIME_LIMIT_S = 10.0
 EVALUATED_LITERALS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """Data sets whose scorer evaluates an answer that is not the expected text; that earns partial credit at most."""
 EVALUATED_FORMULAS = frozenset(
@@ -26,8 +27,6 @@ EVALUATED_FORMULAS = frozenset(
 
 _TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh")
 _FUNCTIONS = frozenset((*_TRIGONOMETRIC, "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "Abs"))
-# What the library's scorers raise on answers of another form; most of them catch it themselves.
-_MALFORMED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, SyntaxError, RecursionError)
 _WORDS = re.compile(r"[\w\s]*")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UAdd, ast.USub)
 _MAX_FORMULA = 1000
@@ -42,21 +41,21 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
     dataset, entry = row.get("dataset"), row.get("entry")
     if not isinstance(dataset, str) or not isinstance(entry, Mapping):
         return Verdict("error", reason=f"row {row.get('id')!r} has no 'dataset' and 'entry' of a generated problem")
+    library()
     answer = final_answer(text)
     if answer is None:
         return Verdict("no_answer", reason="no <answer>...</answer> in the text")
     if not may_be_evaluated(dataset, answer):
         return Verdict("wrong", answer, "the answer is neither a plain literal nor a plain formula")
-    whole = unpack(entry)
-    try:
-        credit = float(_dataset(dataset).score_answer(answer, whole))
-    except _MALFORMED as error:
-        # Raises here where the entry or the library is at fault: then the failure is not the text's.
-        _dataset(dataset).score_answer(whole["answer"], whole)
-        return Verdict("wrong", answer, f"the library cannot read the answer ({type(error).__name__}: {error})")
-    if credit >= FULL_CREDIT:
-        return Verdict("right", answer)
-    return Verdict("wrong", answer, f"credit {credit:.3g} of 1")
+    verdict: Verdict = _judge().score(dataset, answer, entry)
+    return verdict
+
+
+@functools.cache
+def _judge() -> Any:
+    """The process that runs the library: some of its scorers search or simplify for as long as the answer makes them."""
+    process = import_module("cospec.scoring.process")
+    return process.ScoringProcess("cospec.scoring.reasoning_gym_judge:judge", time_limit_s=TIME_LIMIT_S)
 
 
 def final_answer(text: str) -> str | None:
@@ -64,11 +63,6 @@ def final_answer(text: str) -> str | None:
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, max(end, 0))
     return (text[start + len("<answer>") : end].strip() or None) if start >= 0 else None
-
-
-@functools.cache
-def _dataset(name: str) -> Any:
-    return library().create_dataset(name, size=1, seed=0)
 
 
 def may_be_evaluated(dataset: str, answer: str) -> bool:

@@ -22,8 +22,8 @@ from cospec.tasks.checks import SAME
 from cospec.tasks.registry import choose_variant
 from cospec.tasks.source import Part, Published
 
-# The benchmark's own runner has these in scope, for LeetCode's starter code uses them. Builtins come behind math, whose
-# pow takes no modulus.
+# LeetCode's judge has these in scope, and its starter code uses them. Builtins come behind math, whose pow takes no
+# modulus.
 IMPORTS = """import bisect, collections, functools, heapq, itertools, math, operator, random, re, string, sys
 from bisect import *
 from collections import *
@@ -38,7 +38,7 @@ _MAX_BYTES = 1 << 30
 
 
 def read(row: RawRow) -> Problem:
-    """`stdin_tests` for programs, `tests` and `entry_point` for a method of `Solution`; the public cases come first."""
+    """`stdin_tests` for programs, `tests` for a method of `Solution`; the public cases come first."""
     cases = [*_cases(row, "public_test_cases"), *_cases(row, "private_test_cases")]
     if not cases:
         raise UnusableRow("no test cases: nothing can be checked")
@@ -49,12 +49,12 @@ def read(row: RawRow) -> Problem:
     extra |= {key: str(row.get(key)) for key in ("platform", "difficulty", "contest_date") if row.get(key) is not None}
     if kinds == {"stdin"}:
         stdin_tests = [{"input": str(case["input"]), "output": str(case["output"])} for case in cases]
-        extra |= {"code_prompt": IMPORTS, "tests": "", "stdin_tests": stdin_tests}
+        extra |= {"code_prompt": "", "tests": "", "stdin_tests": stdin_tests}
     else:
         name = _metadata(row).get("func_name")
         if not isinstance(name, str) or not name.isidentifier():
             raise UnusableRow("functional cases without a func_name in the metadata")
-        extra |= {"code_prompt": IMPORTS, "entry_point": name, "tests": _functional_tests(name, cases)}
+        extra |= {"code_prompt": IMPORTS, "tests": _functional_tests(name, cases)}
     return Problem(f"livecodebench/{extra['task_id']}", row.text("question_content").strip(), None, extra=extra)
 
 

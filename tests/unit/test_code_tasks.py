@@ -193,7 +193,7 @@ def test_stdin_problems_carry_all_their_cases(tmp_path: Path) -> None:
 
 def test_functional_problems_are_tested_by_calls(tmp_path: Path) -> None:
     row = lcb(tmp_path, FUNCTIONAL).rows[0]
-    assert row.extra["entry_point"] == "pairs"
+    assert "check(Solution().pairs)" in row.extra["tests"]
     assert "class Solution:\n    def pairs" in row.prompt
     assert passes(row.extra, SOLUTION.format("[a, b]"))
     assert passes(row.extra, SOLUTION.format("(a, b)"))
