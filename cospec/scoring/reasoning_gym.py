@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import Any
 
 from cospec.scoring.verdict import Verdict
-from cospec.tasks.reasoning_gym import library
 
 TIME_LIMIT_S = 10.0
 EVALUATED_LITERALS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
@@ -41,7 +40,6 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
     dataset, entry = row.get("dataset"), row.get("entry")
     if not isinstance(dataset, str) or not isinstance(entry, Mapping):
         return Verdict("error", reason=f"row {row.get('id')!r} has no 'dataset' and 'entry' of a generated problem")
-    library()
     answer = final_answer(text)
     if answer is None:
         return Verdict("no_answer", reason="no <answer>...</answer> in the text")
@@ -53,7 +51,7 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
 
 @functools.cache
 def _judge() -> Any:
-    """The process that runs the library: some of its scorers search or simplify for as long as the answer makes them."""
+    """The process that runs the library, whose scorers search or simplify for as long as an answer makes them."""
     process = import_module("cospec.scoring.process")
     return process.ScoringProcess("cospec.scoring.reasoning_gym_judge:judge", time_limit_s=TIME_LIMIT_S)
 

@@ -9,6 +9,7 @@ from cospec.scoring.custom import load_scorer
 from cospec.scoring.open_qa import score_open_qa
 from cospec.scoring.reasoning_gym import score_reasoning_gym
 from cospec.scoring.verdict import UserScorer, Verdict
+from cospec.tasks.reasoning_gym import require_library
 from cospec.tasks.registry import is_task, task_named
 
 
@@ -17,6 +18,8 @@ def scorer_for(name: str) -> UserScorer:
 
     Call it through `cospec.scoring.custom.safe_score`, which turns every outcome into a verdict.
     """
+    if name == "reasoning_gym":
+        require_library()
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     if is_task(name):

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import metadata
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -32,12 +33,17 @@ UNUSABLE: Mapping[str, str] = {
 
 
 def library() -> ModuleType:
-    """The module reasoning_gym; ValueError names the extra where it is missing."""
-    try:
-        import reasoning_gym
-    except ImportError as error:
-        raise ValueError("reasoning_gym tasks need the package reasoning-gym: pip install 'cospec[eval]'") from error
+    """The module reasoning_gym."""
+    require_library()
+    import reasoning_gym
+
     return reasoning_gym
+
+
+def require_library() -> None:
+    """ValueError where the library is missing; does not import it, which takes seconds."""
+    if find_spec("reasoning_gym") is None:
+        raise ValueError("reasoning_gym tasks need the package reasoning-gym: pip install 'cospec[eval]'")
 
 
 def read(row: RawRow) -> Problem:

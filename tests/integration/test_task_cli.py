@@ -141,6 +141,7 @@ def test_choice_rows(tmp_path: Path) -> None:
 
 def test_generated_problems_are_scored_from_their_rows(tmp_path: Path) -> None:
     pytest.importorskip("reasoning_gym")
+    pytest.importorskip("cospec.scoring.process")
     task, prompts = "reasoning_gym:chain_sum", tmp_path / "prompts.jsonl"
     assert run_here("prompts", "--task", task, "--out", prompts, "--num", "3").exit_code == 0
     rows = [

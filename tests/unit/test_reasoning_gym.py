@@ -40,6 +40,7 @@ def rows_of(name: str, num: int, **options: Any) -> list[PromptRow]:
 
 
 def score(text: str, row: Mapping[str, Any]) -> Verdict:
+    pytest.importorskip("cospec.scoring.process")
     return safe_score(scorer_for("reasoning_gym"), text, row)
 
 
