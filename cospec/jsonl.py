@@ -1,13 +1,15 @@
 """JSON and JSON Lines files: strict reading, appending, atomic writing. JSONL is the run directory's truth."""
 
 import contextlib
+import gzip
 import json
 import math
 import os
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
@@ -17,8 +19,8 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines file in order.
 
     Lines end at "\\n" alone, since U+2028 and U+0085 are legal inside a JSON string. One leading byte order mark is
-    accepted, blank lines are skipped. A missing file, or a line that is no JSON object, raises ValueError with
-    file:line.
+    accepted, blank lines are skipped, and a name that ends in `.gz` is read through gzip. A missing file, or a line
+    that is no JSON object, raises ValueError with file:line.
     """
     for _, row in read_numbered_jsonl(path):
         yield row
@@ -28,11 +30,21 @@ def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]
     """Like `read_jsonl`, each object with its 1-based line number (for the reader's own error messages)."""
     file = require_file(path, "JSON Lines file")
     # Binary iteration splits on b"\n" only, and lets a decoding error name its line.
-    with file.open("rb") as lines:
+    with open_rows(file) as lines:
         for number, line in enumerate(lines, start=1):
             body = line.removeprefix(_BOM) if number == 1 else line
             if body.strip(_BLANK):
                 yield number, _parse_line(body, f"{file}:{number}")
+
+
+@contextlib.contextmanager
+def open_rows(file: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, uncompressed where its name ends in `.gz`; damaged compression raises ValueError."""
+    try:
+        with file.open("rb") as lines:
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=lines)) if file.suffix == ".gz" else lines
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{file}: not a whole gzip file ({error}): fetch it again, or drop the .gz") from error
 
 
 def _parse_line(line: bytes, where: str) -> dict[str, Any]:

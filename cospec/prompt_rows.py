@@ -10,6 +10,8 @@ from cospec.jsonl import read_numbered_jsonl
 
 _SOURCES = ("prompt", "messages", "prompt_ids")
 _KNOWN = frozenset((*_SOURCES, "id", "gold", "task"))
+# What an answer is judged by where there is no single gold answer: aliases, test programs, a generated problem.
+_INSTEAD_OF_GOLD = ("golds", "tests", "stdin_tests", "entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,17 @@ class PromptRow:
             "task": self.task,
         }
 
+    def to_json(self) -> dict[str, Any]:
+        """The row as `load_prompt_rows` reads it back, without the fields that are not set."""
+        return {name: value for name, value in self.scorer_row().items() if value is not None}
+
 
 def load_prompt_rows(path: str | Path, require_gold: bool) -> list[PromptRow]:
     """Read and check a whole prompt file before anything is computed.
 
     A row without an id gets its 1-based line number. Raises ValueError with file:line for a row without exactly one
-    non-empty prompt field, a repeated id, or a missing gold answer where ``require_gold``; and for a file without rows.
+    non-empty prompt field, a repeated id, or a missing gold answer where ``require_gold`` (aliases, tests or a
+    generated problem may take its place); and for a file without rows.
     """
     rows: list[PromptRow] = []
     lines_by_id: dict[str, int] = {}
@@ -71,7 +78,7 @@ def parse_prompt_row(raw: Mapping[str, Any], number: int, where: str, require_go
         raise ValueError(f"{where}: a lone surrogate is no text (column {error.start + 1}): mend the row") from error
     source = _prompt_source(raw, where)
     gold = _gold(raw.get("gold"), where)
-    if require_gold and gold is None:
+    if require_gold and gold is None and not any(raw.get(name) for name in _INSTEAD_OF_GOLD):
         raise ValueError(f"{where}: no gold answer, which scoring needs: add a non-empty 'gold' to the row")
     return PromptRow(
         id=_row_id(raw.get("id"), number, where),

@@ -4,22 +4,42 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from cospec.scoring.choice import score_choice
 from cospec.scoring.custom import load_scorer
+from cospec.scoring.open_qa import score_open_qa
+from cospec.scoring.reasoning_gym import score_reasoning_gym
 from cospec.scoring.verdict import UserScorer, Verdict
+from cospec.tasks.reasoning_gym import require_library
+from cospec.tasks.registry import is_task, task_named
 
 
 def scorer_for(name: str) -> UserScorer:
-    """The scorer of a built-in name or of `package.module:function`; an unknown name raises ValueError.
+    """The scorer of a built-in name, of a task's name or of `package.module:function`; others raise ValueError.
 
     Call it through `cospec.scoring.custom.safe_score`, which turns every outcome into a verdict.
     """
-    if ":" in name:
-        return load_scorer(name)
+    if name == "reasoning_gym":
+        require_library()
     if name in _BUILT_IN:
         return _BUILT_IN[name]
+    if is_task(name):
+        return scorer_for(scorer_of_task(name))
+    if ":" in name:
+        return load_scorer(name)
     near = difflib.get_close_matches(name, _BUILT_IN, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(_BUILT_IN)}, or package.module:function"
     raise ValueError(f"unknown scorer {name!r}: {hint}")
+
+
+def scorer_of_task(name: str) -> str:
+    """The name of the scorer that judges a task's answers; ValueError for a task that needs a judge."""
+    scorer = task_named(name).scorer
+    if scorer is None:
+        raise ValueError(
+            f"task {name!r} has no right answers to score: use it for speed and agreement, or have a judge model rate "
+            f"the answers (python -m cospec.tasks.{name}_judge --help)"
+        )
+    return scorer
 
 
 def score_exact(text: str, row: Mapping[str, Any]) -> Verdict:
@@ -47,4 +67,10 @@ def _compare(answer: str | None, row: Mapping[str, Any]) -> Verdict:
     return Verdict("wrong", extracted=answer, reason=f"expected {expected!r}")
 
 
-_BUILT_IN: dict[str, UserScorer] = {"exact": score_exact, "word_problems": score_word_problem}
+_BUILT_IN: dict[str, UserScorer] = {
+    "exact": score_exact,
+    "word_problems": score_word_problem,
+    "open_qa": score_open_qa,
+    "choice": score_choice,
+    "reasoning_gym": score_reasoning_gym,
+}

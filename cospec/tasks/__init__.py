@@ -1,1 +1,1 @@
-"""Tasks: one module per benchmark, each turning its rows into prompts and its texts into verdicts."""
+"""Tasks: one module per benchmark, each turning its rows into prompts and naming the scorer of its texts."""

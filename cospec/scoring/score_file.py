@@ -1,0 +1,152 @@
+"""Scoring a file of answers: rows are checked as a whole first, then scored in their order, by several processes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from cospec.jsonl import read_numbered_jsonl
+from cospec.scoring.custom import safe_score
+from cospec.scoring.registry import scorer_for, scorer_of_task
+from cospec.scoring.verdict import Verdict
+from cospec.tasks.base import RowRequest, Task
+from cospec.tasks.load import usable_problems
+from cospec.tasks.registry import task_named
+from cospec.tasks.source import Published
+
+# What a scorer needs of a row, one of each group; scorers of the user's own look after themselves.
+_NEEDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "exact": (("gold",),),
+    "word_problems": (("gold",),),
+    "maths": (("gold",),),
+    "number": (("gold",),),
+    "choice": (("gold",),),
+    "open_qa": (("golds", "gold"),),
+    "reasoning_gym": (("dataset",), ("entry",)),
+    "code": (("tests", "stdin_tests"),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """A text and what its scorer reads beside it; ``id`` keeps its JSON type."""
+
+    id: str | int
+    text: str
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A row's verdict."""
+
+    id: str | int
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """{"id", "verdict", "extracted", "reason"}."""
+        found = self.verdict
+        return {"id": self.id, "verdict": found.kind, "extracted": found.extracted, "reason": found.reason}
+
+
+def read_answers(file: Path, scorer: str) -> list[AnswerRow]:
+    """Rows {"id", "text", "gold", ...} as the scorer reads them; ValueError with file:line where one does not fit."""
+    return [_answer(raw, number, f"{file}:{number}", scorer, "text") for number, raw in read_numbered_jsonl(file)]
+
+
+def read_task_answers(file: Path, name: str, data: Path | None, revision: str | None = None) -> list[AnswerRow]:
+    """Rows of a task: those of `read_answers`; {"id", "task_id", "completion"} for code, tested by the task's data."""
+    task, scorer = task_named(name), scorer_of_task(name)
+    if scorer == "code":
+        return _code_answers(file, task, data, revision)
+    if data is not None or revision is not None:
+        raise ValueError(f"rows of task {name!r} carry their gold answers: leave the data and the revision out")
+    rows = read_answers(file, scorer)
+    for (number, _), row in zip(read_numbered_jsonl(file), rows, strict=True):
+        missing = [field for field in task.row_fields if row.row.get(field) in (None, "")]
+        if missing:
+            raise ValueError(f"{file}:{number}: task {name!r} needs the field {missing[0]!r} in every row")
+    return rows
+
+
+def _answer(raw: Mapping[str, Any], number: int, where: str, scorer: str, text_field: str) -> AnswerRow:
+    id = raw.get("id", number)
+    if isinstance(id, bool) or not isinstance(id, str | int):
+        raise ValueError(f"{where}: id is {id!r}: use a string or a whole number, or leave it out")
+    text = raw.get(text_field)
+    if not isinstance(text, str):
+        found = "missing" if text_field not in raw else f"a {type(text).__name__}"
+        raise ValueError(f"{where}: {text_field!r} is {found}: it must be the text to score, as a string")
+    for fields in _NEEDS.get(scorer, ()):
+        if not any(_is_given(raw.get(field)) for field in fields):
+            raise ValueError(f"{where}: no {' or '.join(fields)}, which the scorer {scorer!r} reads: add it to the row")
+    golds = raw.get("golds")
+    if golds is not None and not (isinstance(golds, list) and all(isinstance(gold, str) for gold in golds)):
+        raise ValueError(f"{where}: golds is {golds!r}: it must be a list of texts")
+    return AnswerRow(id, text, {"gold": None, **raw, "id": id})
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value != [] and not (isinstance(value, str) and not value.strip())
+
+
+# --- code ------------------------------------------------------------------------------------------------------------
+
+
+def _code_answers(file: Path, task: Task, data: Path | None, revision: str | None) -> list[AnswerRow]:
+    problems = _by_task_id(task, data, revision)
+    rows: list[AnswerRow] = []
+    for number, raw in read_numbered_jsonl(file):
+        where, task_id = f"{file}:{number}", raw.get("task_id")
+        if task_id is None:
+            raise ValueError(f"{where}: no task_id: it says which problem's tests to run")
+        if str(task_id) not in problems:
+            near = difflib.get_close_matches(str(task_id), problems, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"it has {len(problems)} ids such as {next(iter(problems))!r}"
+            )
+            raise ValueError(f"{where}: task {task.name!r} has no task_id {task_id!r}: {hint}")
+        # The tests are the task's own: a row that brought its own would be scored by something else.
+        merged = {**{key: raw[key] for key in raw if key in ("id", "completion")}, **problems[str(task_id)]}
+        rows.append(_answer(merged, number, where, "code", "completion"))
+    return rows
+
+
+def _by_task_id(task: Task, data: Path | None, revision: str | None) -> dict[str, Mapping[str, Any]]:
+    assert isinstance(task.source, Published)
+    raw = task.source.read_all(RowRequest(path=data, revision=revision))
+    problems, _ = usable_problems(task, raw.rows, None)
+    return {str(problem.extra["task_id"]): {"gold": problem.gold, **problem.extra} for problem in problems}
+
+
+# --- scoring ---------------------------------------------------------------------------------------------------------
+
+
+def score_rows(rows: Sequence[AnswerRow], scorer: str, workers: int = 1) -> Iterator[ScoredRow]:
+    """Verdicts in the order of the rows, as they come; ``workers`` processes share the work where there are several.
+
+    ValueError for an unknown scorer, before anything is scored.
+    """
+    if workers < 1:
+        raise ValueError(f"{workers} workers: use at least 1")
+    scorer_for(scorer)
+    jobs = [(scorer, row.text, row.row) for row in rows]
+    # Processes, not threads: most scorers compute in Python. Spawned, since a fork copies locks that others may hold.
+    pool = ProcessPoolExecutor(workers, get_context("spawn")) if workers > 1 and len(rows) > 1 else nullcontext()
+    with pool as executor:
+        verdicts: Iterable[Verdict] = map(_score, jobs)
+        if executor is not None:
+            verdicts = executor.map(_score, jobs, chunksize=max(1, min(32, len(jobs) // (8 * workers))))
+        for row, verdict in zip(rows, verdicts, strict=True):
+            yield ScoredRow(row.id, verdict)
+
+
+def _score(job: tuple[str, str, Mapping[str, Any]]) -> Verdict:
+    scorer, text, row = job
+    return safe_score(scorer_for(scorer), text, row)

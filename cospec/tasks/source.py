@@ -1,0 +1,160 @@
+"""Rows from published files: a local copy, or the Hub at a pinned revision."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from cospec.jsonl import require_file
+from cospec.tasks.base import RawRow, RawRows, RowRequest
+from cospec.tasks.formats import SUFFIXES, NumberedRows, file_digest, read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a split.
+
+    ``names`` are its names without suffix in a local directory, any of which will do; ``hub`` is the name of the Hub's
+    split, or of the file where the Hub's repository holds plain files. ``keep`` chooses the rows that belong to the
+    split where several splits share a file.
+    """
+
+    names: tuple[str, ...]
+    hub: str
+    label: str = ""
+    keep: Callable[[Mapping[str, Any]], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A benchmark's files: ``parts`` of each split, the default split first.
+
+    ``config`` is the Hub data set's configuration. ``plain_files`` is for repositories that ship a loading script,
+    which `datasets` no longer runs: their files are fetched as they are. ``columns`` names the columns of .tsv files
+    without a header.
+    """
+
+    repo: str
+    revision: str
+    parts: Mapping[str, tuple[Part, ...]]
+    config: str | None = None
+    plain_files: bool = False
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits, the default first."""
+        return tuple(self.parts)
+
+    def read(self, request: RowRequest) -> RawRows:
+        """Rows of one split in file order, from ``request.path`` or the Hub."""
+        if request.path is None:
+            return self._from_hub(request)
+        if request.revision is not None:
+            raise ValueError("a revision names a version on the Hub and the rows are local: leave one of the two out")
+        return self._from_files(request)
+
+    def read_all(self, request: RowRequest) -> RawRows:
+        """Rows of every split that is there, each file once, for finding rows by their own ids."""
+        parts = [part for group in self.parts.values() for part in group]
+        if request.path is None:
+            every = {(part.hub, part.label): part for part in parts}
+            return replace(self, parts={"all": tuple(every.values())})._from_hub(request)
+        if not request.path.is_dir():
+            return self._from_files(request)
+        there = {part.names: replace(part, keep=None) for part in parts if _candidates(request.path, part)}
+        if not there:
+            _find(request.path, parts[0], self.splits[0])
+        return replace(self, parts={"all": tuple(there.values())})._from_files(request)
+
+    # --- local files -------------------------------------------------------------------------------------------------
+
+    def _from_files(self, request: RowRequest) -> RawRows:
+        assert request.path is not None
+        split = request.split or self.splits[0]
+        found = self._files(request.path, split, asked=request.split is not None)
+        rows = chain.from_iterable(
+            _kept(part, read_rows(file, self.columns), split, request.seed, str(file)) for part, file in found
+        )
+        digests = {file.name: file_digest(file) for _, file in found}
+        return RawRows(rows, ", ".join(digests), _version(digests), digests)
+
+    def _files(self, path: Path, split: str, *, asked: bool) -> list[tuple[Part, Path]]:
+        if path.is_dir():
+            return [(part, _find(path, part, split)) for part in self.parts[split]]
+        require_file(path, "data file")
+        group = self.parts[split]
+        fits = [part for part in group if _stem(path) in part.names]
+        if fits:
+            return [(fits[0], path)]
+        if len(group) > 1:
+            names = ", ".join(part.names[0] for part in group)
+            raise ValueError(f"{path}: which of the files {names} is this? Keep its name, or give their directory")
+        if asked and group[0].keep is None and len(self.splits) > 1:
+            raise ValueError(
+                f"{path}: a single file of another name than {group[0].names[0]}{SUFFIXES[0]} is taken whole: leave "
+                f"the split {split!r} out, or give a directory"
+            )
+        return [(group[0], path)]
+
+    # --- the Hub -----------------------------------------------------------------------------------------------------
+
+    def _from_hub(self, request: RowRequest) -> RawRows:
+        from cospec.tasks.hub import hub_file, hub_split
+
+        split = request.split or self.splits[0]
+        revision = request.revision or self.revision
+
+        def rows_of(part: Part) -> Iterator[RawRow]:
+            if self.plain_files:
+                numbered = read_rows(hub_file(self.repo, part.hub, revision), self.columns)
+            else:
+                numbered = hub_split(self.repo, self.config, part.hub, revision)
+            return _kept(part, numbered, split, request.seed, f"{self.repo}/{part.hub}")
+
+        rows = chain.from_iterable(map(rows_of, self.parts[split]))
+        source = " ".join(filter(None, (self.repo, self.config, *(part.hub for part in self.parts[split]))))
+        return RawRows(rows, source, f"{self.repo}@{revision}")
+
+
+def _kept(part: Part, numbered: NumberedRows, split: str, seed: int, where: str) -> Iterator[RawRow]:
+    index = 0
+    for number, fields in numbered:
+        if part.keep is None or part.keep(fields):
+            yield RawRow(fields, split, part.label, index, seed, f"{where}:{number}")
+            index += 1
+
+
+def _stem(path: Path) -> str:
+    for suffix in reversed(SUFFIXES):
+        if path.name.endswith(suffix):
+            return path.name.removesuffix(suffix)
+    return path.name
+
+
+def _candidates(directory: Path, part: Part) -> list[Path]:
+    return [file for name in part.names for suffix in SUFFIXES if (file := directory / f"{name}{suffix}").exists()]
+
+
+def _find(directory: Path, part: Part, split: str) -> Path:
+    found = _candidates(directory, part)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = " and ".join(file.name for file in found)
+        raise ValueError(f"{directory} holds {names}, either of which could be split {split!r}: give the file itself")
+    wanted = " or ".join(part.names)
+    raise ValueError(
+        f"{directory} has no file for split {split!r}: looked for {wanted} with one of {', '.join(SUFFIXES)}"
+    )
+
+
+def _version(digests: Mapping[str, str]) -> str:
+    if len(digests) == 1:
+        return f"sha256:{next(iter(digests.values()))}"
+    listed = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
+    return f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}"

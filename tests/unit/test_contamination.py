@@ -1,0 +1,139 @@
+"""Contamination: against a plain computation, against the known overlaps of the benchmarks, and in time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from benchmark_data import benchmark
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cospec.evaluation import contamination as module
+from cospec.evaluation.contamination import contamination
+from cospec.jsonl import read_jsonl
+from cospec.prompt_rows import PromptRow
+from cospec.tasks.load import load_task
+
+
+def rows_of(texts: Sequence[str]) -> list[PromptRow]:
+    return [PromptRow(id=index, prompt=text) for index, text in enumerate(texts)]
+
+
+def plainly(train: Sequence[str], texts: Sequence[str], n: int) -> tuple[list[int], list[int]]:
+    """The definition, word for word."""
+
+    def runs(text: str) -> set[tuple[str, ...]]:
+        words = module._WORD.findall(text.lower())
+        if 0 < len(words) < n:
+            return {tuple(words)}
+        return {tuple(words[start : start + n]) for start in range(len(words) - n + 1)}
+
+    seen = set().union(*map(runs, train)) if train else set()
+    bare = {"".join(text.split()).casefold() for text in train}
+    exact = [i for i, text in enumerate(texts) if "".join(text.split()).casefold() in bare]
+    return exact, [i for i, text in enumerate(texts) if runs(text) & seen]
+
+
+words = st.lists(st.sampled_from(["a", "b", "C", "c", "dog", "dog.", "-", "ö", "7"]), max_size=12).map(" ".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(words, max_size=6), st.lists(words, max_size=6), st.integers(1, 6))
+def test_it_finds_what_the_definition_says(train: list[str], texts: list[str], n: int) -> None:
+    found = contamination(rows_of(train), rows_of(texts), n)
+    exact, overlap = plainly(train, texts, n)
+    assert (list(found.exact_ids), list(found.overlap_ids)) == (exact, overlap)
+    assert (found.num_train, found.num_eval, found.n) == (len(train), len(texts), n)
+
+
+def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(0)
+    train = [" ".join(rng.choices("abcdef", k=rng.randrange(20))) for _ in range(300)]
+    texts = [" ".join(rng.choices("abcdef", k=rng.randrange(20))) for _ in range(300)]
+    whole = contamination(rows_of(train), rows_of(texts), 5)
+    monkeypatch.setattr(module, "_CHUNK_WORDS", 3)
+    assert contamination(rows_of(train), rows_of(texts), 5) == whole
+    assert 0 < len(whole.overlap_ids) < 300
+
+
+def test_equal_hashes_of_different_words_are_no_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    # With a base of 0 the hash is that of the last word alone.
+    monkeypatch.setattr(module, "_BASE", module.np.uint64(0))
+    assert contamination(rows_of(["a d c", "b c", "e b c"]), rows_of(["a b c"]), 3).overlap_ids == ()
+    assert contamination(rows_of(["a d c", "a b c"]), rows_of(["a b c"]), 3).overlap_ids == (0,)
+
+
+def test_the_bare_question_is_compared() -> None:
+    instruction = "Think about it step by step and then put the final answer on the last line, please and thank you."
+    row = PromptRow(id=1, prompt=f"How many?\n{instruction}", extra={"question": "How many?"})
+    other = PromptRow(id=2, prompt=f"How few?\n{instruction}", extra={"question": "How few?"})
+    assert contamination([row], [other]).ids == ()
+    bare = [PromptRow(id=row.id, prompt=row.prompt) for row in (row, other)]
+    assert contamination(bare[:1], bare[1:]).ids == (2,)
+    chat = PromptRow(
+        id=3,
+        messages=[
+            {"role": "system", "content": instruction},
+            {"role": "user", "content": instruction},
+            {"role": "assistant", "content": instruction},
+            {"role": "user", "content": "How few?"},
+        ],
+    )
+    assert contamination([row], [chat]).ids == ()
+    assert contamination([other], [chat]).exact_ids == (3,)
+
+
+def test_white_space_and_case_do_not_hide_a_problem() -> None:
+    found = contamination(
+        rows_of(["How  many\nEGGS?"]), rows_of(["how many eggs?", "how many egg s?", "how many eggs"])
+    )
+    assert found.exact_ids == (0, 1)
+    # Fewer words than 13: compared as a whole, without punctuation.
+    assert found.overlap_ids == (0, 2)
+    assert found.ids == (0, 1, 2)
+    assert (found.exact_share, found.overlap_share) == (2 / 3, 2 / 3)
+    assert contamination([], []).exact_share == 0
+    assert found.to_json()["exact_ids"] == [0, 1]
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(ValueError, match="row 5 has token ids and no text"):
+        contamination([], [PromptRow(id=5, prompt_ids=[1, 2])])
+    with pytest.raises(ValueError, match="n is 0"):
+        contamination([], [], 0)
+
+
+def test_the_known_overlaps_of_the_benchmarks() -> None:
+    test, train = (load_task("gsm8k", path=benchmark("gsm8k"), split=split).rows for split in ("test", "train"))
+    english = load_task("mgsm:en", path=benchmark("mgsm")).rows
+    german = load_task("mgsm:de", path=benchmark("mgsm")).rows
+    assert len(contamination(test, english).exact_ids) == 250
+    assert contamination(train, english).ids == ()
+    assert contamination(test, german).ids == ()
+    inside = contamination(train, test)
+    assert inside.exact_ids == ()
+    # Three test questions open with a sentence that a training question has as well.
+    assert len(inside.overlap_ids) == 3
+    composite = [
+        PromptRow(id=row["question_id"], prompt=row["turns"][0], extra={"category": row["category"]})
+        for row in read_jsonl(benchmark("spec_bench") / "question.jsonl.gz")
+    ]
+    maths = [row for row in composite if row.extra["category"] == "math_reasoning"]
+    questions = [row for row in composite if row.extra["category"] == "qa"]
+    assert len(contamination(test, maths).exact_ids) == 80
+    assert contamination(train, maths).exact_ids == ()
+    assert len(contamination(composite, load_task("mt_bench", path=benchmark("mt_bench")).rows).exact_ids) == 80
+    assert contamination(load_task("nq_open", path=benchmark("nq_open")).rows, questions).exact_ids == ()
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows() -> None:
+    rng = random.Random(0)
+    vocabulary = [f"w{index}" for index in range(30_000)]
+    train = rows_of([" ".join(rng.choices(vocabulary, k=60)) for _ in range(100_000)])
+    leaked = [PromptRow(id=f"leak{index}", prompt=f"x {train[index * 1000].prompt} y") for index in range(100)]
+    fresh = rows_of([" ".join(rng.choices(vocabulary, k=60)) for _ in range(2000)])
+    found = contamination(train, [*fresh, *leaked])
+    assert (found.exact_ids, found.overlap_ids) == ((), tuple(row.id for row in leaked))
