@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from cospec.scoring.code.scorer import score_code
 from cospec.scoring.custom import load_scorer
 from cospec.scoring.verdict import UserScorer, Verdict
 
@@ -47,4 +48,4 @@ def _compare(answer: str | None, row: Mapping[str, Any]) -> Verdict:
     return Verdict("wrong", extracted=answer, reason=f"expected {expected!r}")
 
 
-_BUILT_IN: dict[str, UserScorer] = {"exact": score_exact, "word_problems": score_word_problem}
+_BUILT_IN: dict[str, UserScorer] = {"exact": score_exact, "word_problems": score_word_problem, "code": score_code}

@@ -1,5 +1,6 @@
 """How much a program may use."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -37,3 +38,7 @@ class Limits:
     def wall(self) -> float:
         """The wall limit in seconds."""
         return self.cpu_s * _WALL_PER_CPU + _WALL_EXTRA_S if self.wall_s is None else self.wall_s
+
+    def with_cpu(self, cpu_s: float) -> "Limits":
+        """The same limits with another CPU limit, and the wall limit that goes with it."""
+        return dataclasses.replace(self, cpu_s=cpu_s, wall_s=None)

@@ -34,6 +34,3 @@ class StdinTest:
 
     stdin: str
     stdout: str
-
-
-Tests = FunctionTests | tuple[StdinTest, ...]

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from cospec.scoring.code.jail import kernel
 from cospec.scoring.code.jail.cage import Cage, enter_namespaces, lock_in
@@ -58,13 +58,7 @@ def start_caged(
             kernel.die_with_parent()
         _keep_only(stdin, stdout.writing, stderr.writing, {status.writing, *(channel or ())})
         os.chdir(writable or "/")
-        if not in_namespaces:
-            return inside()
-        enter_namespaces()
-        # The first process of a PID namespace: when it ends, the kernel ends whatever it left there.
-        first = start(inside)
-        os.closerange(0, _HIGHEST_DESCRIPTOR)
-        end_as(os.waitpid(first, 0)[1])
+        return _first_of_namespace(inside) if in_namespaces else inside()
 
     if user is not None and writable is not None:
         os.chown(writable, user, user)
@@ -73,6 +67,14 @@ def start_caged(
         os.close(pipe.writing)
         os.set_blocking(pipe.reading, False)
     return Caged(pid, stdout.reading, stderr.reading, status.reading)
+
+
+def _first_of_namespace(inside: Callable[[], int]) -> NoReturn:
+    """Run ``inside`` as the first process of a PID namespace: what it leaves there, the kernel ends with it."""
+    enter_namespaces()
+    first = start(inside)
+    os.closerange(0, _HIGHEST_DESCRIPTOR)
+    end_as(os.waitpid(first, 0)[1])
 
 
 def _keep_only(stdin: int | None, stdout: int, stderr: int, others: set[int]) -> None:

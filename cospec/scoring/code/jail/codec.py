@@ -36,7 +36,7 @@ def decode(data: Any, handle: Callable[[Any], Any]) -> Any:
 
 def _encode(value: Any, handle: Callable[[Any], Any]) -> Any:
     kind = type(value)
-    if value is None or kind in (bool, str, float):
+    if kind in (type(None), bool, str, float):
         return value
     if kind is int:
         return value if -_MAX_JSON_INT < value < _MAX_JSON_INT else ["int", hex(value)]

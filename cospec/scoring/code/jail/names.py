@@ -5,7 +5,7 @@ import builtins
 import sys
 
 
-def tested_names(tree: ast.Module, entry_point: str | None = None) -> list[str]:
+def tested_names(tree: ast.Module, entry_point: str | None) -> list[str]:
     """Names that the tests use and do not define: what they expect of the program, the entry point included.
 
     Functions of the interpreter are not among them, unless nothing else is left (a task that asks for `sum`).

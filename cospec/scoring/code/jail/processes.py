@@ -101,7 +101,10 @@ def descendants() -> list[int]:
     children: dict[int, list[int]] = {}
     for pid in _all_pids():
         # It may have ended since; nobody else's business then.
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
+        with (
+            contextlib.suppress(OSError, IndexError, ValueError),
+            open(f"/proc/{pid}/stat", encoding="latin-1") as stat,
+        ):
             # The name in parentheses may hold anything, blanks and parentheses included.
             parent = int(stat.read().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(pid)

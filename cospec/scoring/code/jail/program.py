@@ -31,9 +31,11 @@ def prepare(libraries: Sequence[tuple[str, str]], own_path: str) -> None:
         del sys.modules[name]
     # `site` adds these; many programs end with exit().
     vars(builtins).update(exit=sys.exit, quit=sys.exit)
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    # Fresh ones: the supervisor's are bound to what it read and wrote.
+    for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        errors = "backslashreplace" if name == "stderr" else "strict"
+        stream = open(descriptor, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+        vars(sys).update({name: stream, f"__{name}__": stream})
 
 
 class _LibraryFinder:
@@ -179,5 +181,3 @@ def _line_of(error: BaseException) -> int | None:
         return error.lineno
     lines = lines_in(sys.argv[0], error)
     return lines[-1] if lines else None
-
-

@@ -17,7 +17,12 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 4
 """The same on every processor."""
 
 CONDITIONAL: Mapping[str, _Numbers] = MappingProxyType(
-    {"clone": _Numbers(56, 220), "clone3": _Numbers(435, 435), "prctl": _Numbers(157, 167), "prlimit64": _Numbers(302, 261)}
+    {
+        "clone": _Numbers(56, 220),
+        "clone3": _Numbers(435, 435),
+        "prctl": _Numbers(157, 167),
+        "prlimit64": _Numbers(302, 261),
+    }
 )
 """Allowed or not by their arguments."""
 

@@ -9,7 +9,7 @@ import builtins
 import importlib
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from cospec.scoring.code.jail.channel import Channel, ChannelClosed, receive, send
 from cospec.scoring.code.jail.codec import NotPlainError, decode, encode
@@ -93,7 +93,7 @@ class Program:
             self._end("sent something that is no reply")
         return reply
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str) -> NoReturn:
         self.ended = f"the program {why}"
         raise ProgramEndedError(self.ended)
 
@@ -104,7 +104,7 @@ class Program:
             _, names, own_name, text, line = reply
             place = "" if line is None else f" (line {int(line)} of the program)"
             message = f"{own_name}: {text}{place}"
-            kind = next((name for name in names if _is_exception(name)), None)
+            kind = next((str(name) for name in names if _is_exception(name)), None)
         except (TypeError, ValueError):
             self._end("sent something that is no reply")
         if kind is None:

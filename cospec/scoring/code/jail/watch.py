@@ -106,15 +106,17 @@ class Watch:
         for descriptor, event in self.poll.poll(wait_s * 1000):
             if descriptor == self.orders:
                 self.limit = "abandoned"
-            elif descriptor == self.pidfd:
-                self.poll.unregister(descriptor)
-            elif not self.drains[descriptor].read() or not event & (select.POLLIN | select.POLLHUP):
+            elif descriptor == self.pidfd or not self._drained(descriptor, event):
                 self.poll.unregister(descriptor)
         now = time.monotonic()
         self.spent_s += min(now - before, _LONGEST_TICK_S)
         if now >= self.next_look:
             self.limit = self.limit or self._reached()
             self.next_look = now + _TICK_S
+
+    def _drained(self, descriptor: int, event: int) -> bool:
+        """Take what the pipe holds; False when nothing more can come."""
+        return bool(event & (select.POLLIN | select.POLLHUP)) and self.drains[descriptor].read()
 
     def _reached(self) -> str | None:
         if self.spent_s > self.cage.wall_s:
