@@ -22,7 +22,7 @@ class Limits:
     output_bytes: int = 1 << 20
     file_mb: int = 16
     scratch_mb: int = 64
-    scratch_files: int = 1000
+    scratch_files: int = 100
     open_files: int = 64
     processes: int = 64
 

@@ -1,6 +1,8 @@
 """Many programs at a time: parallel workers that lose no job, and the second chance after a busy moment."""
 
+import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -51,7 +53,7 @@ def run_many(
 
     with ThreadPoolExecutor(num_workers, thread_name_prefix="code") as pool:
         # A thread each: the work is done in processes, and waiting for them needs no more.
-        return list(pool.map(one, *zip(*enumerate(jobs), strict=True)))
+        return list(pool.map(one, itertools.count(), jobs))
 
 
 def run_job(job: CodeJob, isolation: Isolation) -> Run:
@@ -79,13 +81,13 @@ def _run_stdin_tests(program: Program, tests: Sequence[StdinTest], limits: Limit
     longest = max(len(test.stdout.encode("utf-8", errors="replace")) for test in tests)
     limits = dataclasses.replace(limits, output_bytes=max(limits.output_bytes, 2 * longest))
     cpu_s = wall_s = 0.0
-    runs = run_scripts(program, [test.stdin for test in tests], limits, isolation)
-    for number, (test, first) in enumerate(zip(tests, runs, strict=False), start=1):
-        run = run_script(program, test.stdin, limits, isolation) if first.outcome == "starved" else first
-        cpu_s, wall_s = cpu_s + run.cpu_s, wall_s + run.wall_s
-        run = dataclasses.replace(_compared(run, test), cpu_s=cpu_s, wall_s=wall_s)
-        if run.outcome != "passed":
-            return dataclasses.replace(run, reason=f"test {number} of {len(tests)}: {run.reason}")
+    with contextlib.closing(run_scripts(program, [test.stdin for test in tests], limits, isolation)) as runs:
+        for number, (test, first) in enumerate(zip(tests, runs, strict=False), start=1):
+            run = run_script(program, test.stdin, limits, isolation) if first.outcome == "starved" else first
+            cpu_s, wall_s = cpu_s + run.cpu_s, wall_s + run.wall_s
+            run = dataclasses.replace(_compared(run, test), cpu_s=cpu_s, wall_s=wall_s)
+            if run.outcome != "passed":
+                return dataclasses.replace(run, reason=f"test {number} of {len(tests)}: {run.reason}")
     return run
 
 

@@ -23,7 +23,8 @@ Outcome = Literal[
 
 # Of the wall time, the share a program has to have run, or stood in line to run, for the machine to be at fault.
 _BUSY = 0.5
-_CPU_MARGIN_S = 0.2
+# The kernel's clock for the limit counts in ticks, which fall unevenly on a busy machine.
+_SHARE_OF_CPU_LIMIT = 0.5
 _LIMITS: dict[str, tuple[Outcome, str]] = {
     "output": ("output_limit", "it printed without end"),
     "scratch": ("scratch_limit", "it filled its scratch directory"),
@@ -54,8 +55,9 @@ def judged(answer: dict[str, Any], cpu_limit_s: float, isolation: Isolation, non
     """The run that the supervisor's ``answer`` describes; ``nonce`` is None for a script, which no tests question."""
     program, tester = answer["program"], answer["tester"]
     outcome, reason = (
-        _unlocked(program, tester)
-        or _limit_reached(answer, cpu_limit_s)
+        _limit_watched(answer)
+        or _unlocked(program, tester)
+        or _cpu_limit(program, tester, cpu_limit_s)
         or (_script_end(program) if nonce is None else _tests_end(program, tester, nonce, isolation))
     )
     return Run(
@@ -77,13 +79,19 @@ def _unlocked(program: dict[str, Any], tester: dict[str, Any] | None) -> tuple[O
     return None
 
 
-def _limit_reached(answer: dict[str, Any], cpu_limit_s: float) -> tuple[Outcome, str] | None:
+def _limit_watched(answer: dict[str, Any]) -> tuple[Outcome, str] | None:
+    """The limit at which the supervisor ended the run, perhaps before the tests' cage was closed."""
     limit = answer["limit"]
     if limit == "wall":
         return _wall_limit(answer["wall_s"], answer["usage"])
-    if limit is not None:
-        return _LIMITS[limit]
-    for side, what in ((answer["program"], "it"), (answer["tester"], "the tests on its results")):
+    return None if limit is None else _LIMITS[limit]
+
+
+def _cpu_limit(
+    program: dict[str, Any], tester: dict[str, Any] | None, cpu_limit_s: float
+) -> tuple[Outcome, str] | None:
+    """The limit that the kernel keeps by itself."""
+    for side, what in ((program, "it"), (tester, "the tests on its results")):
         if side and _is_out_of_cpu(side, cpu_limit_s):
             return "cpu_limit", f"time limit: {what} used up {cpu_limit_s:g} s of CPU time"
     return None
@@ -91,7 +99,7 @@ def _limit_reached(answer: dict[str, Any], cpu_limit_s: float) -> tuple[Outcome,
 
 def _is_out_of_cpu(side: dict[str, Any], cpu_limit_s: float) -> bool:
     killed = side["exit_code"] in (-signal.SIGKILL, -signal.SIGXCPU)
-    return killed and side["cpu_s"] >= cpu_limit_s - _CPU_MARGIN_S
+    return killed and side["cpu_s"] >= _SHARE_OF_CPU_LIMIT * cpu_limit_s
 
 
 def _wall_limit(wall_s: float, usage: list[float] | None) -> tuple[Outcome, str]:

@@ -1,7 +1,7 @@
 """One isolated run: a program and its tests, or a program as a script, in a process tree that is gone afterwards."""
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from cospec.scoring.code.isolation import Isolation
 from cospec.scoring.code.limits import Limits
@@ -29,7 +29,7 @@ def run_script(program: Program, stdin: str, limits: Limits, isolation: Isolatio
     return next(run_scripts(program, [stdin], limits, isolation))
 
 
-def run_scripts(program: Program, stdins: Iterable[str], limits: Limits, isolation: Isolation) -> Iterator[Run]:
+def run_scripts(program: Program, stdins: Iterable[str], limits: Limits, isolation: Isolation) -> Generator[Run]:
     """Run the program as a script with each standard input in turn, each with the full limits; ends when broken."""
     with supervised(program, limits, isolation, is_tested=False) as supervisor:
         for stdin in stdins:

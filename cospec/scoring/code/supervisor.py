@@ -56,7 +56,9 @@ def supervised(
         finally:
             supervisor.end()
     finally:
-        remove(scratch)
+        # Gone already unless the supervisor did not come to its end.
+        if os.path.lexists(scratch):
+            remove(scratch)
 
 
 def _cage(limits: Limits, isolation: Isolation, scratch: str) -> Cage:
@@ -80,7 +82,7 @@ def _cage(limits: Limits, isolation: Isolation, scratch: str) -> Cage:
 def _readable() -> tuple[str, ...]:
     """What the interpreter needs to import its standard library and the allowed libraries."""
     paths = sysconfig.get_paths()
-    own = {paths["stdlib"], paths["platstdlib"], f"{sys.base_prefix}/lib", os.path.realpath(sys.executable)}
+    own = {paths["stdlib"], paths["platstdlib"], f"{sys.base_prefix}/lib"}
     return tuple(sorted(own)) + _SYSTEM_PATHS
 
 

@@ -71,6 +71,8 @@ def start_caged(
 
 def _first_of_namespace(inside: Callable[[], int]) -> NoReturn:
     """Run ``inside`` as the first process of a PID namespace: what it leaves there, the kernel ends with it."""
+    # A process whose memory is hidden may not write its own user map.
+    kernel.hide_memory(False)
     enter_namespaces()
     first = start(inside)
     os.closerange(0, _HIGHEST_DESCRIPTOR)

@@ -14,6 +14,9 @@ _MAX_JSON_INT = 1 << 53
 _Parts = Callable[[Any], list[Any]]
 
 
+_BUILTIN_TYPES = {kind: name for name, kind in vars(builtins).items() if type(kind) is type}
+
+
 class NotPlainError(Exception):
     """A value that cannot travel: a reference to itself, or a type that no handle may stand for."""
 
@@ -30,7 +33,15 @@ def decode(data: Any, handle: Callable[[Any], Any]) -> Any:
     """The value of ``data``; ``handle`` resolves handles. NotPlainError for anything `encode` does not write."""
     try:
         return _decode(data, handle)
-    except (RecursionError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+    except (
+        RecursionError,
+        TypeError,
+        ValueError,
+        LookupError,
+        ArithmeticError,
+        AttributeError,
+        StopIteration,
+    ) as error:
         raise NotPlainError(f"no value in a message ({type(error).__name__}: {error})") from error
 
 
@@ -40,8 +51,8 @@ def _encode(value: Any, handle: Callable[[Any], Any]) -> Any:
         return value
     if kind is int:
         return value if -_MAX_JSON_INT < value < _MAX_JSON_INT else ["int", hex(value)]
-    if kind is type and vars(builtins).get(value.__name__) is value:
-        return ["type", value.__name__]
+    if kind is type and value in _BUILTIN_TYPES:
+        return ["type", _BUILTIN_TYPES[value]]
     name = f"{kind.__module__}.{kind.__qualname__}"
     if name in _PARTS:
         return [name, *(_encode(part, handle) for part in _PARTS[name](value))]
@@ -72,15 +83,8 @@ def _decode(data: Any, handle: Callable[[Any], Any]) -> Any:
     if name == "int":
         return int(parts[0], 16)
     if name == "type":
-        return _builtin_type(parts[0])
+        return next(kind for kind, known in _BUILTIN_TYPES.items() if known == parts[0])
     return _MAKERS[name]([_decode(part, handle) for part in parts])
-
-
-def _builtin_type(name: str) -> type:
-    found = vars(builtins)[name]
-    if type(found) is not type:
-        raise TypeError(f"{name} is no plain type")
-    return found
 
 
 def _pairs(value: Any) -> list[Any]:

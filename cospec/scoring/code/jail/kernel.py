@@ -62,9 +62,9 @@ def die_with_parent() -> None:
     prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-def hide_memory() -> None:
-    """Let no other process of the same user read or trace this one."""
-    prctl(_PR_SET_DUMPABLE, 0)
+def hide_memory(hidden: bool = True) -> None:
+    """Let no other process of the same user read or trace this one, nor those it forks; or let them again."""
+    prctl(_PR_SET_DUMPABLE, int(not hidden))
 
 
 def refuse_new_privileges() -> None:

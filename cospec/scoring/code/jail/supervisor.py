@@ -12,6 +12,7 @@ from cospec.scoring.code.jail.cage import Cage, free_user
 from cospec.scoring.code.jail.caged import Caged, start_caged
 from cospec.scoring.code.jail.channel import Channel, ChannelClosed, channel_pair, receive, send
 from cospec.scoring.code.jail.program import prepare, run_script, serve
+from cospec.scoring.code.jail.scratch import remove
 from cospec.scoring.code.jail.tester import Tests, run_tests
 from cospec.scoring.code.jail.watch import Watch
 
@@ -29,15 +30,17 @@ class Header(NamedTuple):
 
 
 def main(own_path: str) -> None:
-    """Serve one starter until it closes its end of the orders."""
+    """Serve one starter until it closes its end of the orders, or dies; the scratch directory goes with it."""
     if kernel.IS_LINUX:
         kernel.become_subreaper()
+        # The tests and their nonce pass through here.
+        kernel.hide_memory()
+    header = _header(receive(_ORDERS), own_path)
     try:
-        header = _header(receive(_ORDERS), own_path)
         while True:
             send(_ANSWERS, _run_tested(header) if header.is_tested else _run_script(header))
     except ChannelClosed:
-        return
+        remove(header.cage.scratch)
 
 
 def _header(value: dict[str, Any], own_path: str) -> Header:

@@ -10,7 +10,7 @@ from cospec.scoring.code.jail.caged import LOCKED, Caged, close
 from cospec.scoring.code.jail.processes import Ended, descendants, end_all, usage_of, wait_for
 from cospec.scoring.code.jail.scratch import is_over
 
-_TICK_S = 0.05
+_TICK_S = 0.02
 # No tick takes that long unless the machine, or the supervisor, was stopped: time the program did not have either.
 _LONGEST_TICK_S = 0.25
 _PIECE = 1 << 18
@@ -99,7 +99,7 @@ class Watch:
         """The tester is gone, so the program's end is near; how it ended may be why the tests failed."""
         deadline = time.monotonic() + _LAST_MOMENT_S
         while not wait_for(self.program.pid, ended) and time.monotonic() < deadline:
-            self._tick(_TICK_S / 10)
+            self._tick(_TICK_S / 4)
 
     def _tick(self, wait_s: float) -> None:
         before = time.monotonic()
