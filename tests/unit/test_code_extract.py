@@ -46,10 +46,9 @@ PROSE = st.sampled_from(
 )
 
 
-@given(PROSE, PROSE, st.sampled_from(["```", "```python", "```py", "~~~", "````python"]))
-def test_prose_around_a_fence_never_matters(before: str, after: str, fence: str) -> None:
-    closing = fence.rstrip("pythn")
-    assert sources(f"{before}\n\n{fence}\n{FUNCTION}{closing}\n{after}") == (FUNCTION,)
+@given(PROSE, PROSE, st.sampled_from(["```", "~~~", "````"]), st.sampled_from(["", "python", "py", " Python3"]))
+def test_prose_around_a_fence_never_matters(before: str, after: str, fence: str, tag: str) -> None:
+    assert sources(f"{before}\n\n{fence}{tag}\n{FUNCTION}{fence}\n{after}") == (FUNCTION,)
 
 
 @given(PROSE, PROSE)

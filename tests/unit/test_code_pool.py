@@ -23,7 +23,7 @@ def test_no_workers_is_an_error(num_workers: int) -> None:
         run_many([], num_workers, allow_code_execution=True)
 
 
-ROW = {"tests": "assert f(1) == 2\\nassert f(-1) == 0\\n"}
+ROW = {"tests": "assert f(1) == 2\nassert f(-1) == 0\n"}
 
 
 def test_threads_may_score_at_the_same_time() -> None:

@@ -4,6 +4,7 @@ import ast
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,7 @@ def mbpp(row: dict[str, Any], benchmark: str) -> Reference:
 def called_name(tests: str, code: str) -> str:
     """The function of the program that the tests call, the last one defined where they call several."""
     called = {node.func.id for node in ast.walk(ast.parse(tests)) if is_named_call(node)}
-    defined = [node.name for node in ast.parse(code.replace("\r\n", "\n")).body if isinstance(node, ast.FunctionDef)]
+    defined = re.findall(r"^def (\w+)", code, re.MULTILINE)
     return [name for name in defined if name in called][-1]
 
 

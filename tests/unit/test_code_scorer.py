@@ -37,7 +37,7 @@ def score(text: str, row: dict[str, Any], **options: Any) -> Verdict:
     [
         (RIGHT, "right", ""),
         (f"Sure:\n```python\n{RIGHT}```", "right", ""),
-        ("def f(x):\n    return x", "wrong", "AssertionError at test line 1: assert f(1) == 2"),
+        ("def f(x):\n    return x", "wrong", r"AssertionError at test line 1: assert f\(1\) == 2"),
         ("def f(x):\n    return x / (x + 1)", "wrong", "AssertionError at test line 1"),
         ("def f(x):\n    return 2 // (x + 1) * 2", "wrong", "ZeroDivisionError.*line 2 of the program.*at test line 2"),
         ("def g(x):\n    return x + 1", "wrong", "name 'f' is not defined"),

@@ -2,6 +2,7 @@
 
 import atexit
 import builtins
+import copy
 import importlib.machinery
 import importlib.util
 import sys
@@ -136,6 +137,8 @@ class _Requests:
             "len": len,
             "bool": bool,
             "str": str,
+            "copy": copy.copy,
+            "deepcopy": copy.deepcopy,
         }
 
     def answer(self, request: Any) -> Any:

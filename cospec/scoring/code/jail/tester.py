@@ -6,6 +6,7 @@ report carries the nonce only this side knows, and is written after the last tes
 
 import ast
 import builtins
+import contextlib
 import importlib
 import json
 from collections.abc import Iterator
@@ -165,6 +166,12 @@ class RemoteObject:
     def __len__(self) -> int:
         return self._program.ask("len", self)
 
+    def __copy__(self) -> Any:
+        return self._program.ask("copy", self)
+
+    def __deepcopy__(self, seen: Any) -> Any:
+        return self._program.ask("deepcopy", self)
+
     def __bool__(self) -> bool:
         return self._program.ask("bool", self)
 
@@ -206,13 +213,17 @@ def _parsed(source: str) -> ast.Module:
 
 def _add_given_names(names: dict[str, Any], tests: Tests) -> None:
     """The helpers of the benchmark's own code, taken from there: the program may have put others in their place."""
-    try:
-        tree = ast.parse(tests.given)
-    # A prompt that breaks off in mid-function defines no helpers.
-    except (SyntaxError, ValueError):
-        return
+    tree = _parsed_prompt(tests.given)
     tree.body = [node for node in tree.body if getattr(node, "name", None) != tests.entry_point]
     exec(compile(tree, "given", "exec", dont_inherit=True), names)
+
+
+def _parsed_prompt(given: str) -> ast.Module:
+    """The prompt's code, which mostly breaks off behind a function's head; empty where it is no code."""
+    for ending in ("", "\n    pass\n"):
+        with contextlib.suppress(SyntaxError, ValueError):
+            return ast.parse(given + ending)
+    return ast.parse("")
 
 
 def _add_program_names(names: dict[str, Any], tests: Tests, tree: ast.Module, program: Program) -> None:
