@@ -175,3 +175,52 @@ def test_stdout_and_stderr_are_kept_up_to_the_limit() -> None:
     assert run.outcome == "passed"
     assert "out\n".startswith(run.stdout[:4])
     assert len(run.stdout) <= 100
+
+
+def test_tests_may_use_the_libraries_too() -> None:
+    pytest.importorskip("numpy")
+    tests = "import numpy as np\nassert np.allclose(f([1, 2]), [2, 3])\nassert not np.allclose(f([1]), [1])"
+    assert outcome("def f(xs):\n    return [x + 1 for x in xs]\n", tests) == ("passed", "")
+
+
+def test_programs_can_call_functions_of_the_tests() -> None:
+    source = """
+def apply(function, xs):
+    return [function(x) for x in xs]
+def catch(function):
+    try:
+        return function(0)
+    except ZeroDivisionError as error:
+        return str(error)
+def same(function):
+    return function
+def nested(function):
+    return function(same)
+def forge(function):
+    function = lambda *a: True
+    return function(1)
+class Box:
+    def __init__(self, value): self.value = value
+def boxed(function):
+    return function(Box(3))
+"""
+    tests = """
+calls = []
+def note(x, **options):
+    calls.append(x)
+    return x * 2
+assert apply(note, [1, 2]) == [2, 4] and calls == [1, 2]
+assert apply(len, ["abc"]) == [3] and apply(lambda x: apply(note, [x]), [5]) == [[10]]
+assert "division" in catch(lambda x: 1 / x)
+assert same(note) is note and nested(lambda f: f(4)) == 4
+assert boxed(lambda box: box.value) == 3
+assert forge(lambda x: False) is True
+"""
+    assert outcome(source, tests) == ("passed", "")
+
+
+def test_an_end_of_iteration_ends_no_loop_of_the_tests() -> None:
+    source = "def f(x):\n    raise StopIteration\n"
+    assert outcome(source, "assert all(map(lambda x: f(x) == x + 1, [1, 2]))")[0] == "failed"
+    assert outcome(source, "assert list(map(f, [1, 2])) == []")[0] == "failed"
+    assert outcome("def f(x):\n    yield x\n", "assert list(f(1)) == [1] and next(f(2)) == 2") == ("passed", "")

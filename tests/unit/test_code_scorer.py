@@ -142,6 +142,7 @@ def test_every_run_says_under_which_isolation_it_ran() -> None:
         ({"tests": "assert f\n"}, ""),
         ({"tests": "def check(candidate):\n    assert candidate(1) == 2\n"}, "names no entry point"),
         ({"tests": "assert f(object()) == 2"}, "pass the program a object, which cannot travel"),
+        ({"tests": "assert f(eval) == 2"}, "pass the program a builtin_function_or_method, which cannot travel"),
         ({"tests": "", "stdin_tests": [{"input": 1, "output": ""}]}, "list of"),
         ({"tests": "", "stdin_tests": ["x"]}, "list of"),
         ({"timeout_s": 0}, "positive number"),

@@ -30,6 +30,10 @@ _SYSTEM_PATHS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/etc
 _TICK_S, _GRACE_S, _END_S = 1.0, 60.0, 10.0
 
 
+Libraries = tuple[tuple[str, str], ...]
+"""Names and folders of what may be imported beside the standard library."""
+
+
 class SupervisorError(Exception):
     """The supervisor did not answer: a failure of the sandbox, not of the program."""
 
@@ -41,13 +45,14 @@ def supervised(
     """A supervisor for this program, with a scratch directory; both are gone afterwards, and so are all processes."""
     scratch = tempfile.mkdtemp(prefix="cospec-code-")
     try:
-        cage = _cage(limits, isolation, scratch)
+        libraries = _folders(program.libraries)
+        cage = _cage(limits, isolation, scratch, libraries)
         supervisor = SupervisorProcess(cage)
         try:
             supervisor.begin(
                 {
                     "sources": program.sources,
-                    "libraries": _folders(program.libraries),
+                    "libraries": libraries,
                     "is_tested": is_tested,
                     "cage": {**cage._asdict(), "mechanisms": sorted(cage.mechanisms)},
                 }
@@ -61,11 +66,11 @@ def supervised(
             remove(scratch)
 
 
-def _cage(limits: Limits, isolation: Isolation, scratch: str) -> Cage:
+def _cage(limits: Limits, isolation: Isolation, scratch: str, libraries: Libraries) -> Cage:
     return Cage(
         mechanisms=frozenset(isolation.mechanisms),
         scratch=scratch,
-        readable=_readable(),
+        readable=(*_readable(), *(path for _, folder in libraries for path in (folder, f"{folder}.libs"))),
         cpu_s=math.ceil(limits.cpu_s),
         wall_s=limits.wall,
         memory_bytes=limits.memory_mb << 20,
@@ -80,14 +85,15 @@ def _cage(limits: Limits, isolation: Isolation, scratch: str) -> Cage:
 
 @functools.cache
 def _readable() -> tuple[str, ...]:
-    """What the interpreter needs to import its standard library and the allowed libraries."""
-    paths = sysconfig.get_paths()
-    own = {paths["stdlib"], paths["platstdlib"], f"{sys.base_prefix}/lib"}
-    return tuple(sorted(own)) + _SYSTEM_PATHS
+    """What the interpreter needs to import its standard library; outside a virtual environment, all that is
+    installed lies among it and can be read, though not imported."""
+    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+    own = {sysconfig.get_path(name, vars=base) for name in ("stdlib", "platstdlib")}
+    return (*sorted(own), f"{sys.base_prefix}/lib", *_SYSTEM_PATHS)
 
 
 @functools.cache
-def _folders(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _folders(libraries: tuple[str, ...]) -> Libraries:
     """Name and folder of each library that is installed."""
     specs = {name: importlib.util.find_spec(name) for name in libraries}
     return tuple(

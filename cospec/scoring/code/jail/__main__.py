@@ -5,7 +5,7 @@ import sys
 import types
 
 
-def _find_package() -> str:
+def _find_package() -> None:
     """Make the jail's modules importable without running the packages around them, which import far more."""
     folder = os.path.dirname(os.path.abspath(__file__))
     names = ("cospec", "scoring", "code", "jail")
@@ -14,14 +14,13 @@ def _find_package() -> str:
         package.__path__ = [folder]
         sys.modules[package.__name__] = package
         folder = os.path.dirname(folder)
-    return folder
 
 
 if __name__ == "__main__":
-    root = _find_package()
+    _find_package()
 
     from cospec.scoring.code.jail.supervisor import main
 
-    main(root)
+    main()
     # Nothing is left to tidy up, and the interpreter would take its time.
     os._exit(0)

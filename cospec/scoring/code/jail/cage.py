@@ -6,6 +6,7 @@ import resource
 from typing import Any, NamedTuple
 
 from cospec.scoring.code.jail import kernel, landlock, seccomp
+from cospec.scoring.code.jail.processes import num_tasks_of
 
 MECHANISMS = ("seccomp", "landlock", "namespaces", "user")
 """What a machine may offer; `cospec.scoring.code.isolation` finds out which of them work."""
@@ -98,9 +99,11 @@ def _set_limits(cage: Cage) -> None:
     _limit(resource.RLIMIT_FSIZE, cage.file_bytes)
     _limit(resource.RLIMIT_NOFILE, cage.open_files)
     _limit(resource.RLIMIT_CORE, 0)
-    # The limit counts all processes of a user: where the user id is not the run's own, it would strike at random.
+    # The limit counts all processes and threads of a user, and does not hold for root.
     if "user" in cage.mechanisms:
         _limit(resource.RLIMIT_NPROC, cage.processes)
+    elif cage.forks_freely and os.geteuid() != 0:
+        _limit(resource.RLIMIT_NPROC, num_tasks_of(os.geteuid()) + cage.processes)
 
 
 def _limit(which: int, value: int) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 _MAX_JSON_INT = 1 << 53
 
+HANDLES = ("handle", "function")
+"""Objects of the program, and functions of the tests: the other side knows them by number."""
+
 _Parts = Callable[[Any], list[Any]]
 
 
@@ -29,8 +32,11 @@ def encode(value: Any, handle: Callable[[Any], Any]) -> Any:
         raise NotPlainError(f"a {type(value).__name__} that is nested too deeply, or holds itself") from error
 
 
-def decode(data: Any, handle: Callable[[Any], Any]) -> Any:
-    """The value of ``data``; ``handle`` resolves handles. NotPlainError for anything `encode` does not write."""
+def decode(data: Any, handle: Callable[[str, list[Any]], Any]) -> Any:
+    """The value of ``data``; ``handle`` resolves handles, given one of `HANDLES` and what follows.
+
+    NotPlainError for anything `encode` does not write.
+    """
     try:
         return _decode(data, handle)
     except (
@@ -72,14 +78,14 @@ def _plain_form(value: Any, kind: type) -> Any:
     return value
 
 
-def _decode(data: Any, handle: Callable[[Any], Any]) -> Any:
+def _decode(data: Any, handle: Callable[[str, list[Any]], Any]) -> Any:
     if data is None or type(data) in (bool, int, float, str):
         return data
     if type(data) is not list:
         raise TypeError(f"a JSON {type(data).__name__}")
     name, *parts = data
-    if name == "handle":
-        return handle(parts)
+    if name in HANDLES:
+        return handle(name, parts)
     if name == "int":
         return int(parts[0], 16)
     if name == "type":

@@ -3,8 +3,6 @@
 import atexit
 import builtins
 import copy
-import importlib.machinery
-import importlib.util
 import sys
 import threading
 import types
@@ -13,20 +11,17 @@ from typing import Any
 
 from cospec.scoring.code.jail.channel import Channel, ChannelClosed, receive, send
 from cospec.scoring.code.jail.codec import decode, encode
-from cospec.scoring.code.jail.names import lines_in
+from cospec.scoring.code.jail.libraries import allow
+from cospec.scoring.code.jail.replies import RAISED, failure, raised
 
 MODULE_NAME = "solution"
 """Name of the program's module where its functions are tested; `if __name__ == "__main__":` blocks do not run."""
 
-# Everything a program can raise short of a class of its own below BaseException, which ends the process.
-_RAISED = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 
-
-def prepare(libraries: Sequence[tuple[str, str]], own_path: str) -> None:
-    """Give the program a fresh interpreter's look: standard library and named ``libraries`` alone, UTF-8 streams."""
+def prepare(libraries: Sequence[tuple[str, str]]) -> None:
+    """Give the program a fresh interpreter's look: standard library and ``libraries`` alone, UTF-8 streams."""
     sys.argv = [f"{MODULE_NAME}.py"]
-    sys.path = [path for path in sys.path if path != own_path]
-    sys.meta_path.append(_LibraryFinder(dict(libraries)))
+    allow(libraries)
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.partition(".")[0] == "cospec"]:
         del sys.modules[name]
@@ -39,22 +34,6 @@ def prepare(libraries: Sequence[tuple[str, str]], own_path: str) -> None:
         vars(sys).update({name: stream, f"__{name}__": stream})
 
 
-class _LibraryFinder:
-    """Finds the allowed libraries in their own folders; the folder around them stays out of sight."""
-
-    def __init__(self, folders: dict[str, str]) -> None:
-        self.folders = folders
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        """The module's specification, None for anything but an allowed library."""
-        folder = self.folders.get(name)
-        if folder is None:
-            return None
-        return importlib.util.spec_from_file_location(
-            name, f"{folder}/__init__.py", submodule_search_locations=[folder]
-        )
-
-
 def run_script(sources: Sequence[str]) -> int:
     """Run the program as `python solution.py` would, to the end of its threads and exit functions; its exit status."""
     status = 0
@@ -62,7 +41,7 @@ def run_script(sources: Sequence[str]) -> int:
         _execute(sources, "__main__")
     except SystemExit as error:
         status = _exit_status(error)
-    except _RAISED:
+    except RAISED:
         status = 1
         _print_traceback()
     # What the interpreter does at its end; this process ends by os._exit instead.
@@ -105,25 +84,24 @@ def serve(sources: Sequence[str], channel: Channel) -> int:
     """Run the program as a module, then answer the tests' requests until they hang up; the exit status."""
     try:
         names = _execute(sources, MODULE_NAME)
-    except _RAISED as error:
+    except RAISED as error:
         _print_traceback()
-        send(channel.writing, _raised(error))
+        send(channel.writing, raised(error, sys.argv[0]))
         return 1
-    requests = _Requests(names)
-    send(channel.writing, ["ok", None])
-    while True:
-        try:
-            request = receive(channel.reading)
-        except ChannelClosed:
-            return 0
-        send(channel.writing, requests.answer(request))
+    requests = _Requests(names, channel)
+    try:
+        send(channel.writing, ["ok", None])
+        while True:
+            send(channel.writing, requests.answer(receive(channel.reading)))
+    except ChannelClosed:
+        return 0
 
 
 class _Requests:
     """Does what the tests ask with the program's objects, which they know by number."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
+    def __init__(self, names: dict[str, Any], channel: Channel) -> None:
+        self.names, self.channel = names, channel
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.actions: dict[str, Callable[..., Any]] = {
@@ -147,40 +125,41 @@ class _Requests:
         try:
             value = self.actions[action](*(decode(argument, self.object_of) for argument in arguments))
             return ["ok", encode(value, self.handle_of)]
-        except _RAISED as error:
-            return _raised(error)
+        except RAISED as error:
+            return raised(error, sys.argv[0])
 
     def look_up(self, name: str) -> Any:
         if name not in self.names:
             raise NameError(f"the program does not define {name}")
         return self.names[name]
 
-    def object_of(self, parts: list[Any]) -> Any:
-        return self.objects[parts[0]]
+    def object_of(self, name: str, parts: list[Any]) -> Any:
+        return _TestsFunction(self, parts[0]) if name == "function" else self.objects[parts[0]]
 
     def handle_of(self, value: Any) -> Any:
+        if isinstance(value, _TestsFunction):
+            return ["function", value.number]
         number = self.numbers.setdefault(id(value), len(self.objects))
         if number == len(self.objects):
             self.objects.append(value)
         return ["handle", number, type(value).__name__]
 
-
-def _raised(error: BaseException) -> list[Any]:
-    # The tests know the interpreter's own exceptions alone: the nearest of them comes first.
-    names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-    try:
-        text = str(error)
-    # Broad on purpose: an exception class of the program may fail in any way.
-    except _RAISED:
-        text = "no text"
-    own_name = type(error).__name__
-    line = _line_of(error)
-    return ["raised", names, own_name, text[:1000], line]
+    def call_back(self, number: int, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Have the tests' side call a function that it passed; it may ask for more meanwhile."""
+        call = [number, encode(arguments, self.handle_of), encode(options, self.handle_of)]
+        send(self.channel.writing, ["callback", *call])
+        while (message := receive(self.channel.reading))[0] not in ("ok", "raised"):
+            send(self.channel.writing, self.answer(message))
+        if found := failure(message):
+            raise found.exception() if found.kind else RuntimeError(found.message)
+        return decode(message[1], self.object_of)
 
 
-def _line_of(error: BaseException) -> int | None:
-    """The line of the program where the exception was raised."""
-    if isinstance(error, SyntaxError) and error.filename == sys.argv[0]:
-        return error.lineno
-    lines = lines_in(sys.argv[0], error)
-    return lines[-1] if lines else None
+class _TestsFunction:
+    """A function of the tests that the program was given to call."""
+
+    def __init__(self, requests: _Requests, number: int) -> None:
+        self.requests, self.number = requests, number
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.requests.call_back(self.number, arguments, options)

@@ -11,6 +11,8 @@ from cospec.scoring.code.jail import kernel
 from cospec.scoring.code.jail.cage import Cage, free_user
 from cospec.scoring.code.jail.caged import Caged, start_caged
 from cospec.scoring.code.jail.channel import Channel, ChannelClosed, channel_pair, receive, send
+from cospec.scoring.code.jail.libraries import allow
+from cospec.scoring.code.jail.processes import outrank_swarms
 from cospec.scoring.code.jail.program import prepare, run_script, serve
 from cospec.scoring.code.jail.scratch import remove
 from cospec.scoring.code.jail.tester import Tests, run_tests
@@ -26,16 +28,17 @@ class Header(NamedTuple):
     libraries: tuple[tuple[str, str], ...]
     is_tested: bool
     cage: Cage
-    own_path: str
 
 
-def main(own_path: str) -> None:
+def main() -> None:
     """Serve one starter until it closes its end of the orders, or dies; the scratch directory goes with it."""
     if kernel.IS_LINUX:
         kernel.become_subreaper()
         # The tests and their nonce pass through here.
         kernel.hide_memory()
-    header = _header(receive(_ORDERS), own_path)
+    header = _header(receive(_ORDERS))
+    if header.cage.forks_freely:
+        outrank_swarms()
     try:
         while True:
             send(_ANSWERS, _run_tested(header) if header.is_tested else _run_script(header))
@@ -43,10 +46,10 @@ def main(own_path: str) -> None:
         remove(header.cage.scratch)
 
 
-def _header(value: dict[str, Any], own_path: str) -> Header:
+def _header(value: dict[str, Any]) -> Header:
     libraries = tuple((name, folder) for name, folder in value["libraries"])
     cage = Cage.from_json(value["cage"])
-    return Header(tuple(value["sources"]), libraries, value["is_tested"], cage, own_path)
+    return Header(tuple(value["sources"]), libraries, value["is_tested"], cage)
 
 
 def _run_script(header: Header) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def _run_script(header: Header) -> dict[str, Any]:
 
     def body(status: int) -> int:
         os.close(status)
-        prepare(header.libraries, header.own_path)
+        prepare(header.libraries)
         return run_script(header.sources)
 
     program = _start_program(header, body, stdin=stdin)
@@ -84,7 +87,7 @@ def _run_tested(header: Header) -> dict[str, Any]:
 
     def body(status: int) -> int:
         os.close(status)
-        prepare(header.libraries, header.own_path)
+        prepare(header.libraries)
         return serve(header.sources, far)
 
     program = _start_program(header, body, channel=far)
@@ -95,7 +98,7 @@ def _run_tested(header: Header) -> dict[str, Any]:
     except ChannelClosed:
         Watch(header.cage, program, None, _ORDERS).to_the_end()
         raise
-    tester = _start_tester(header.cage, tests, near)
+    tester = _start_tester(header, tests, near)
     near.close()
     return Watch(header.cage, program, tester, _ORDERS).to_the_end()
 
@@ -113,13 +116,15 @@ def _start_program(header: Header, body: Any, *, stdin: int | None = None, chann
     )
 
 
-def _start_tester(cage: Cage, tests: Tests, channel: Channel) -> Caged:
+def _start_tester(header: Header, tests: Tests, channel: Channel) -> Caged:
     def body(status: int) -> int:
         # In the cage, since a change of user id would make the memory readable again.
         if kernel.IS_LINUX:
             kernel.hide_memory()
+        allow(header.libraries)
         os.write(status, run_tests(tests, channel).encode())
         return 0
 
+    cage = header.cage
     user = free_user(1) if "user" in cage.mechanisms else None
     return start_caged(cage, body, writable=None, user=user, channel=channel)
