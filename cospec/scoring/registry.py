@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cospec.scoring.choice import score_choice
+from cospec.scoring.code.scorer import score_code
 from cospec.scoring.custom import load_scorer
+from cospec.scoring.maths import score_maths
+from cospec.scoring.number import score_number
 from cospec.scoring.open_qa import score_open_qa
 from cospec.scoring.reasoning_gym import score_reasoning_gym
 from cospec.scoring.verdict import UserScorer, Verdict
@@ -70,7 +73,10 @@ def _compare(answer: str | None, row: Mapping[str, Any]) -> Verdict:
 _BUILT_IN: dict[str, UserScorer] = {
     "exact": score_exact,
     "word_problems": score_word_problem,
-    "open_qa": score_open_qa,
+    "maths": score_maths,
+    "number": score_number,
     "choice": score_choice,
+    "open_qa": score_open_qa,
+    "code": score_code,
     "reasoning_gym": score_reasoning_gym,
 }

@@ -1,0 +1,102 @@
+"""Many programs at a time, and what becomes of them when their starter dies."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cospec.scoring.code import CodeJob, FunctionTests, Limits, Program, run_many, score_code
+
+RIGHT = "def f(x):\n    return x + 1\n"
+
+
+@pytest.mark.parametrize("num_workers", [0, -1])
+def test_no_workers_is_an_error(num_workers: int) -> None:
+    with pytest.raises(ValueError, match="num_workers"):
+        run_many([], num_workers, allow_code_execution=True)
+
+
+ROW = {"tests": "assert f(1) == 2\nassert f(-1) == 0\n"}
+
+
+def test_threads_may_score_at_the_same_time() -> None:
+    texts = [f"def f(x):\n    return x + {i % 3}\n" for i in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = list(pool.map(lambda text: score_code(text, ROW, allow_code_execution=True), texts))
+    assert [verdict.kind for verdict in verdicts] == ["right" if i % 3 == 1 else "wrong" for i in range(12)]
+
+
+KINDS = {
+    "good": (RIGHT, ("passed",)),
+    "wrong": ("def f(x):\n    return x\n", ("failed",)),
+    "hanging": ("def f(x):\n    while True: pass\n", ("cpu_limit",)),
+    "crashing": ("import os\ndef f(x):\n    os._exit(139)\n", ("failed",)),
+    "forking": ("import os\nwhile True:\n    os.fork()\n", ("failed", "process_limit")),
+    "good again": (RIGHT + "print('x' * 100000)\n", ("passed",)),
+}
+
+
+def mixed(number: int) -> list[CodeJob]:
+    programs = [KINDS[kind][0] for kind in KINDS]
+    limits = Limits(cpu_s=1, wall_s=120)
+    return [
+        CodeJob(Program((programs[i % len(programs)],)), FunctionTests(f"assert f({i}) == {i + 1}"), limits)
+        for i in range(number)
+    ]
+
+
+def check_mixed(number: int) -> None:
+    seen: list[int] = []
+    runs = run_many(mixed(number), 2, allow_code_execution=True, on_run=lambda index, run: seen.append(index))
+    expected = [KINDS[kind][1] for kind in KINDS]
+    surprising = [
+        (i, run.outcome, run.reason) for i, run in enumerate(runs) if run.outcome not in expected[i % len(KINDS)]
+    ]
+    assert surprising == []
+    assert sorted(seen) == list(range(number)) == list(range(len(runs)))
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_mixed_programs_on_two_workers_lose_none() -> None:
+    check_mixed(36)
+
+
+@pytest.mark.slow
+def test_a_thousand_mixed_programs_on_two_workers_lose_none() -> None:
+    check_mixed(1000)
+
+
+def test_a_program_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    script = f"""
+import tempfile
+tempfile.tempdir = {str(tmp_path)!r}
+from cospec.scoring.code import *
+job = CodeJob(Program(("import time\\nprint(1, flush=True)\\ntime.sleep(1000)",)), FunctionTests("f()"))
+isolation = isolation_here()
+print("ready", flush=True)
+run_job(job, isolation)
+"""
+    starter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert starter.stdout
+    assert starter.stdout.readline() == "ready\n"
+    below = wait_until(lambda: psutil.Process(starter.pid).children(recursive=True))
+    starter.send_signal(signal.SIGKILL)
+    starter.wait()
+    assert wait_until(lambda: not any(process.is_running() for process in below))
+    assert wait_until(lambda: not list(tmp_path.iterdir()))
+
+
+def wait_until(condition: Callable[[], Any]) -> Any:
+    """The condition's value as soon as it is true; a failure only after a minute."""
+    for _ in range(600):
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    return condition()
