@@ -12,11 +12,12 @@ comma are one answer of several parts: to name three numbers must not count as n
 import re
 from collections.abc import Sequence
 
-from cospec.scoring.spans import Span, all_spans, boxes, expressions, formulas, has_prose
+from cospec.scoring.spans import Span, all_spans, boxes, expressions, formulas, has_prose, without_open_boxes
 
 #: Characters read from the end of a text; a longer one is a generation that never stopped.
 WINDOW = 100_000
 _STATEMENT_LENGTH = 600
+_MAX_NEIGHBOURS = 32
 _BARE_LENGTH, _BARE_WORDS = 300, 4
 
 _STATEMENT = re.compile(
@@ -30,7 +31,7 @@ _TIGHT = re.compile(r"\s*(?P<link>,?\s*(?:or|and|,|;|&)(?![a-z]))?\s*(?:[a-z]\w?
 _LOOSE = re.compile(r"[^.!?\n]{0,40}?(?<![a-z])or(?![a-z])[^.!?\n]{0,30}", re.IGNORECASE)
 _INVISIBLE = re.compile(r"\\[()\[\],;!: ]|\\q?quad(?![a-z])|[$*~]|\\text\s*\{|\}")
 _CLAUSE_END = re.compile(
-    r"\.(?=\s|$)|[!?](?=\s|$)|\n|\s\((?=[a-z]{2})|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
+    r"\.(?=\s|$)|(?<!\\)[!?](?=\s|$)|\n|\s\((?=[a-z]{2})|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
     re.IGNORECASE,
 )
 _LINE = re.compile(r"\s*([^\n]*)")
@@ -39,7 +40,11 @@ _LINE = re.compile(r"\s*([^\n]*)")
 def final_answer(text: str) -> tuple[str, ...]:
     """The final answer's parts, one unless several stand side by side; empty if there is no answer."""
     text = after_reasoning(text)
-    return _boxed(text) or _stated(text) or _bare(text) or _last(text)
+    found = _boxed(text)
+    if found:
+        return found
+    text = without_open_boxes(text)
+    return _stated(text) or _bare(text) or _last(text)
 
 
 def after_reasoning(text: str) -> str:
@@ -60,9 +65,9 @@ def joined(gap: str, *, one_line: bool = True) -> bool:
 def _run(text: str, spans: Sequence[Span], index: int) -> tuple[str, ...]:
     """The contents of the span at ``index`` and of all that are joined to it, on both sides."""
     first = last = index
-    while first and joined(text[spans[first - 1].end : spans[first].start]):
+    while first > index - _MAX_NEIGHBOURS and first and joined(text[spans[first - 1].end : spans[first].start]):
         first -= 1
-    while last + 1 < len(spans) and joined(text[spans[last].end : spans[last + 1].start]):
+    while last < index + _MAX_NEIGHBOURS and last + 1 < len(spans) and joined(text[spans[last].end : spans[last + 1].start]):
         last += 1
     return tuple(dict.fromkeys(span.content.strip() for span in spans[first : last + 1]))
 
@@ -85,7 +90,7 @@ def _stated(text: str) -> tuple[str, ...]:
     if spans:
         everything = all_spans(clause)
         return _run(clause, everything, everything.index(spans[0]))
-    clause = clause.strip(" \t*_.,:;")
+    clause = clause.strip(" \t*_").rstrip(".,:;*_ ")
     bare = list(expressions(clause))
     if bare and has_prose(clause) and not _only_units(clause, bare):
         return _run(clause, bare, 0)
@@ -106,7 +111,7 @@ def _only_units(clause: str, bare: Sequence[Span]) -> bool:
 
 def _bare(text: str) -> tuple[str, ...]:
     text = text.strip()
-    if not text or "\n" in text or len(text) > _BARE_LENGTH or boxes(text):
+    if not text or "\n" in text or len(text) > _BARE_LENGTH:
         return ()
     if not has_prose(text):
         return (text,) if re.search(r"\w", text) else ()

@@ -35,6 +35,26 @@ _TUPLE = re.compile(r"[(\[][^()\[\]\n,]{1,60}(?:,[^()\[\]\n,]{1,60}){1,9}[)\]]")
 
 def boxes(text: str) -> list[Span]:
     r"""All balanced ``\boxed{...}`` and ``\fbox{...}`` that stand in no other, in order; blank ones are left out."""
+    found = [*_braced_boxes(text)[0], *(Span(*bare.span(), bare[1]) for bare in _BARE_BOX.finditer(text))]
+    return [span for span in _outermost(found) if span.content.strip()]
+
+
+def without_open_boxes(text: str) -> str:
+    r"""``text`` without boxes that say nothing: blank ones, and unclosed ones up to the end of their line.
+
+    What an unclosed box holds may be half a number.
+    """
+    pieces, position = [], 0
+    for start in _braced_boxes(text)[1]:
+        if start >= position:
+            pieces.append(text[position:start])
+            line_end = text.find("\n", start)
+            position = line_end if line_end >= 0 else len(text)
+    return re.sub(r"\\(?:boxed|fbox)\s*(?:\{\s*\})?(?![{a-zA-Z])", " ", "".join(pieces) + text[position:])
+
+
+def _braced_boxes(text: str) -> tuple[list[Span], list[int]]:
+    """Balanced boxes, and where the unclosed ones begin."""
     found, opened = [], list[tuple[int, int] | None]()
     for token in _BOX_TOKEN.finditer(text):
         if token[0] == "{":
@@ -45,8 +65,7 @@ def boxes(text: str) -> list[Span]:
             box = opened.pop()
             if box is not None:
                 found.append(Span(box[0], token.end(), text[box[1] : token.start()]))
-    found += [Span(*bare.span(), bare[1]) for bare in _BARE_BOX.finditer(text)]
-    return [span for span in _outermost(found) if span.content.strip()]
+    return found, [box[0] for box in opened if box is not None]
 
 
 def _outermost(spans: Sequence[Span]) -> list[Span]:

@@ -98,7 +98,7 @@ _SAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\#", "#"),
         (r"\\&", "&"),
         (r"\\_", "_"),
-        (r"\{\s*([,:%$])\s*\}", r"\1"),
+        (r"(?<![a-zA-Z])\{\s*([,:%$])\s*\}", r"\1"),
         (r"(\\[a-zA-Z]+|[\^_}\]])\s+(?=\{)", r"\1"),
         (r"\^\s*\{?\s*\\(?:text|mathrm|textrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?", ""),
         (r"(?<![a-zA-Z\\])(?:infinity|oo)(?![a-zA-Z])", r"\\infty "),
@@ -184,6 +184,10 @@ def _unwrap(text: str) -> str:
         content = text[found.end() + 1 : end - 1]
         if found["text"] or (found["style"] not in ("boxed", "fbox") and _WORD.fullmatch(content)):
             bare = content.strip()
+            if not re.search(r"\w", bare):
+                out.append(bare or " ")
+                position = end
+                continue
             out.append(rf"\{bare} " if bare in _FUNCTIONS else rf"\text{{{content}}}")
         else:
             out.append("{" + _unwrap(content) + "}")

@@ -13,6 +13,8 @@ from cospec.scoring.latex.words import plain_words, same_words
 
 _NAME = re.compile(r"\\?[a-zA-Z]+'*(?:_\{?\w+\}?)?(?:\^\{-1\})?(?:\(\s*\\?[a-zA-Z]+\s*\))?")
 _CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|cdot|times|div|binom|log|ln|sin|cos|tan|infty)(?![a-zA-Z])")
+#: Blanks that mean nothing; "1 2" is not "12".
+_BLANKS = re.compile(r"\s+(?![\d.])|(?<![\d.])\s+")
 _UPWARD, _DOWNWARD = ("<", r"\le"), (">", r"\ge")
 _INFINITY = Value(r"\infty", None)
 _MINUS_INFINITY = Value(r"-\infty", None)
@@ -38,7 +40,7 @@ class CheapLeaves:
                 return False
         if gold.literal is not None and answer.literal is not None:
             return _same_literal(gold, gold.literal, answer, answer.literal)
-        same = gold.percent == answer.percent and gold.latex.replace(" ", "") == answer.latex.replace(" ", "")
+        same = gold.percent == answer.percent and _BLANKS.sub("", gold.latex) == _BLANKS.sub("", answer.latex)
         return True if same else None
 
     def same_relation(self, gold: Relation, answer: Relation) -> bool | None:
@@ -168,13 +170,16 @@ def _against_relation(gold: Shape, answer: Relation, leaves: Leaves) -> bool | N
     operators = set(answer.operators)
     if operators == {r"\in"}:
         return compare(gold, answer.parts[-1], leaves) if len(answer.parts) == 2 else False
+    if isinstance(gold, Words) and answer.parts[0] == gold:
+        # "(C) 12" is read as the option's letter and what stands behind it.
+        return True
     if operators <= {"=", r"\approx"}:
         *before, last = _best_known(answer)
         # "3 = 5" and "2 + 3 = 6" are not saved by their right side.
         claims = [part for part in before if is_constant(part)]
         return _all(compare(gold, part, leaves) for part in (*claims, last))
-    interval = interval_of(answer)
-    return compare(gold, interval, leaves) if interval is not None and isinstance(gold, Group | Union) else False
+    described = set_of(answer)
+    return compare(gold, described, leaves) if described is not None and isinstance(gold, Group | Union) else False
 
 
 def _best_known(answer: Relation) -> tuple[Shape, ...]:
@@ -190,8 +195,8 @@ def _for_relation(gold: Relation, answer: Shape, leaves: Leaves) -> bool | None:
     """Something else as the answer to an equation, membership or inequality."""
     if len(gold.parts) == 2 and gold.operators[0] in ("=", r"\in") and is_name(gold.parts[0]):
         return compare(gold.parts[1], answer, leaves)
-    interval = interval_of(gold)
-    return compare(interval, answer, leaves) if interval is not None and isinstance(answer, Group | Union) else False
+    described = set_of(gold)
+    return compare(described, answer, leaves) if described is not None and isinstance(answer, Group | Union) else False
 
 
 def _relations(gold: Relation, answer: Relation, leaves: Leaves) -> bool | None:
@@ -203,10 +208,9 @@ def _relations(gold: Relation, answer: Relation, leaves: Leaves) -> bool | None:
         first, second = gold.parts[0], answer.parts[0]
         if is_name(first) and first == second:
             return compare(gold.parts[1], answer.parts[1], leaves)
-    intervals = interval_of(gold), interval_of(answer)
-    if intervals[0] is not None and intervals[1] is not None:
-        same_variable = _variable(gold) == _variable(answer)
-        return compare(intervals[0], intervals[1], leaves) if same_variable else False
+    one, other = set_of(gold), set_of(answer)
+    if one is not None and other is not None:
+        return compare(one, other, leaves) if _variable(gold) == _variable(answer) else False
     if len(gold.parts) == len(answer.parts) == 2 and r"\in" not in (*gold.operators, *answer.operators):
         return leaves.same_relation(gold, answer)
     return False
@@ -216,8 +220,14 @@ def _variable(relation: Relation) -> Shape | None:
     return next((part for part in relation.parts if is_name(part)), None)
 
 
-def interval_of(relation: Relation) -> Group | None:
-    """The interval that an inequality in one variable describes: ``x < 3``, ``1 \\le x < 3``; None for other forms."""
+def set_of(relation: Relation) -> Shape | None:
+    r"""What a membership or an inequality in one variable describes (``x < 3``, ``1 \le x < 3``); None for others."""
+    if relation.operators == (r"\in",) and is_name(relation.parts[0]):
+        return relation.parts[1]
+    return _interval_of(relation)
+
+
+def _interval_of(relation: Relation) -> Group | None:
     parts, operators = relation.parts, relation.operators
     if all(operator in _DOWNWARD for operator in operators):
         parts = parts[::-1]
@@ -237,4 +247,4 @@ def interval_of(relation: Relation) -> Group | None:
 def _intervals(answer: Shape) -> tuple[Shape, ...]:
     """The items of a list of inequalities as intervals: ``x < 2 or x > 3`` for a union."""
     items = alternatives(answer)
-    return tuple((interval_of(item) or item) if isinstance(item, Relation) else item for item in items)
+    return tuple((_interval_of(item) or item) if isinstance(item, Relation) else item for item in items)

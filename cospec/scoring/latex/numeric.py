@@ -98,13 +98,19 @@ def equal_everywhere(gold: sympy.Expr, answer: sympy.Expr) -> bool | None:
         return equal_numbers(gold, answer)
     is_complex, num_equal = gold.has(sympy.I) or answer.has(sympy.I), 0
     for point in points(symbols):
-        pair = gold.xreplace(point), answer.xreplace(point)
+        pair = _at(gold, point), _at(answer, point)
         result = equal_numbers(*pair)
         if result:
             num_equal += 1
         elif result is False and (is_complex or any(map(_is_real, pair))):
             return False
     return True if num_equal >= _ENOUGH_POINTS else None
+
+
+def _at(expression: sympy.Expr, point: Point) -> sympy.Expr:
+    # `xreplace` is faster, but would also replace the index of a sum.
+    bound = expression.has(sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative)
+    return expression.subs(point) if bound else expression.xreplace(point)
 
 
 def _is_real(expression: sympy.Expr) -> bool:
@@ -119,7 +125,7 @@ def proportional(gold: sympy.Expr, answer: sympy.Expr, *, positive: bool) -> boo
     symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
     if not symbols or gold.free_symbols != answer.free_symbols:
         return False
-    pairs = [(gold.xreplace(point), answer.xreplace(point)) for point in points(symbols)]
+    pairs = [(_at(gold, point), _at(answer, point)) for point in points(symbols)]
     usable = [(one, other) for one, other in pairs if False is _zero(one) and False is _zero(other)]
     if len(usable) < _ENOUGH_POINTS:
         return None

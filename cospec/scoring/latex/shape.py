@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from cospec.scoring.latex.clean import clean, strip_marks
 from cospec.scoring.latex.literal import Literal, read_literal
@@ -16,6 +17,7 @@ from cospec.scoring.latex.words import is_words, plain_words, without_text_comma
 
 MAX_LENGTH = 2000
 _MAX_DEPTH = 20
+_MAX_NESTING = 40
 
 
 class Unreadable(ValueError):
@@ -83,9 +85,15 @@ _PLUS_MINUS = re.compile(rf"\\(pm|mp){_LETTER_ENDS}")
 _MATRIX = re.compile(
     r"[(\[]?\s*\\begin\{([pbB]?matrix|smallmatrix|array)\}(?:\{[lcr|\s]*\})?(.*)\\end\{\1\}\s*[)\]]?", re.DOTALL
 )
-_BASE = re.compile(r"\(?([0-9A-F]+)\)?_\{?\s*(?:\\text\{\s*(?:base\s*)?(\w+)\s*\}|\(?(\w+)\)?)\s*\}?")
+_BASE = re.compile(
+    r"\(?([0-9A-F]+)\)?_\{?\s*(?:\\text\{\s*(?:base\s*)?(\w+)\s*\}|(?:\\text\{\s*base\s*\}\s*)?\(?(\w+)\)?)\s*\}?"
+)
 _NUMERALS = "two three four five six seven eight nine ten eleven twelve".split()
-_REVERSED = re.compile(r"([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])")
+#: ISO style: a bracket turned away is an open end.
+_REVERSED = re.compile(r"^([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])$")
+#: An option's letter in front of what it stands for.
+_OPTION = re.compile(r"(?:\\text\{\s*)?\(([A-E])\)\s*\}?\s*[:.]?\s*(?=[^\s},;&])(?!\W*(?:or|and)\b)(?!.*\([A-E]\))")
+_PREFIX = re.compile(r"^\\text\{[^{}]*\b(?:is|are|be)\b[\s:]*\}\s*(?=\S)")
 _SPECIAL = {
     r"\mathbb{R}": Group("(", ")", (Value(r"-\infty", None), Value(r"\infty", None))),
     r"\emptyset": Group(r"\{", r"\}", ()),
@@ -99,7 +107,13 @@ def read_shape(latex: str) -> Shape:
     """The shape of one answer; raises `Unreadable` for what is empty, too long, or neither mathematics nor words."""
     if len(latex) > MAX_LENGTH:
         raise Unreadable(f"{len(latex)} characters are too many for one answer")
+    if _nesting(latex) > _MAX_NESTING:
+        raise Unreadable("it is nested too deeply")
     return _read(clean(latex), _MAX_DEPTH)
+
+
+def _nesting(latex: str) -> int:
+    return max(accumulate((character in "([{") - (character in ")]}") for character in latex), default=0)
 
 
 def join(shapes: Sequence[Shape]) -> Shape:
@@ -137,6 +151,11 @@ def _read(text: str, depth: int) -> Shape:
         return Words(plain_words(text))
     if re.fullmatch(r"\\text\{[^{}]*\}", text):
         text = without_text_commands(text)
+    text = _PREFIX.sub("", text)
+    option = _OPTION.match(text)
+    if option:
+        return Relation((Words(option[1].lower()), _read(text[option.end() :], depth - 1)), ("=",))
+    text = _REVERSED.sub(_turned, text)
     if text in _SPECIAL:
         return _SPECIAL[text]
     for reader in (_read_list, _read_relation, _read_union, _read_matrix, _read_group, _read_plus_minus):
@@ -188,15 +207,10 @@ def _read_matrix(text: str, depth: int) -> Shape | None:
 
 
 def _read_group(text: str, depth: int) -> Shape | None:
-    found = _REVERSED.fullmatch(text)
-    if found and (found[1] == "]" or found[3] == "["):
-        # ISO style: a bracket turned away is an open end.
-        opening, content, closing = "(" if found[1] == "]" else "[", found[2], ")" if found[3] == "[" else "]"
-    else:
-        whole = enclosed(text)
-        if whole is None or whole[0].startswith((r"\begin", r"\lfloor", r"\lceil")):
-            return None
-        opening, content, closing = whole
+    whole = enclosed(text)
+    if whole is None or whole[0].startswith((r"\begin", r"\lfloor", r"\lceil")):
+        return None
+    opening, content, closing = whole
     if opening == r"\langle":
         opening, closing = "(", ")"
     items = split_commas(content, bracketed=True)
@@ -207,6 +221,10 @@ def _read_group(text: str, depth: int) -> Shape | None:
     if (opening, closing) not in (("(", ")"), ("[", "]"), ("{", "}")):
         raise Unreadable(f"its brackets {opening} and {closing} do not match")
     return _read(content, depth)
+
+
+def _turned(found: re.Match[str]) -> str:
+    return ("(" if found[1] == "]" else "[") + found[2] + (")" if found[3] == "[" else "]")
 
 
 def _as_matrix(group: Group) -> Shape:

@@ -4,6 +4,7 @@ Runs in a scoring process alone: parser and algebra may hang on a hostile answer
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -19,11 +20,14 @@ from cospec.scoring.latex.literal import Literal, stands_for
 from cospec.scoring.latex.shape import Relation, Shape, Unreadable, Value, alternatives, join, read_shape, values
 from cospec.scoring.verdict import Verdict
 
+# Parser and algebra recurse some ten frames for every level of nesting.
+sys.setrecursionlimit(20_000)
+
 _CONVERSION = ConversionConfig(lowercase_symbols=False)
 _DIRECTION = {">": ("<", -1), r"\ge": (r"\le", -1)}
 #: What an equation may name without being parsable: no digit, no operation.
 _LABEL = re.compile(r"[^0-9+*/^=]*")
-_ADJACENT_NUMBERS = re.compile(r"\d\s+[\d.]")
+_ADJACENT_NUMBERS = re.compile(r"(?<![\d.^_])[\d.]+\s+[\d.]")
 
 
 def run(task: str, gold: str, answers: Sequence[str] = ()) -> Verdict:
