@@ -21,7 +21,7 @@ _MAX_NEIGHBOURS = 32
 _BARE_LENGTH, _BARE_WORDS = 300, 4
 
 _STATEMENT = re.compile(
-    r"####[ \t]*"
+    r"####[ \t]*(?![a-z]{3})"
     r"|(?<![a-z])answers?[*_ \t]*(?:[:=]|\n)[*_ \t:]*"
     r"|(?<![a-z])(?:the|final|correct|our|my|required|desired)[ \t]+answers?(?![a-z])(?:[ \t]+(?:to|for|of)[ \t][^.\n:=$]{0,60}?)?"
     r"[*_ \t]*(?:\b(?:is|are|was|(?:would|should|will|must)[ \t]be)\b(?![ \t]+not\b))[*_ \t]*:?[*_ \t]*",

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cospec.scoring.custom import load_scorer
+from cospec.scoring.maths import require_math_verify, score_maths
+from cospec.scoring.number import score_number
 from cospec.scoring.verdict import UserScorer, Verdict
 
 
@@ -15,6 +17,8 @@ def scorer_for(name: str) -> UserScorer:
     """
     if ":" in name:
         return load_scorer(name)
+    if name == "maths":
+        require_math_verify()
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     near = difflib.get_close_matches(name, _BUILT_IN, n=1)
@@ -47,4 +51,9 @@ def _compare(answer: str | None, row: Mapping[str, Any]) -> Verdict:
     return Verdict("wrong", extracted=answer, reason=f"expected {expected!r}")
 
 
-_BUILT_IN: dict[str, UserScorer] = {"exact": score_exact, "word_problems": score_word_problem}
+_BUILT_IN: dict[str, UserScorer] = {
+    "exact": score_exact,
+    "maths": score_maths,
+    "number": score_number,
+    "word_problems": score_word_problem,
+}

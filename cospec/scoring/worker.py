@@ -15,7 +15,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,18 +29,15 @@ def encode(message: Any) -> bytes:
     return _HEADER.pack(len(body)) + body
 
 
-def receive(connection: socket.socket, deadline: float | None = None) -> Any:
-    """The next message; EOFError when the other side has closed, TimeoutError past ``deadline`` (monotonic time)."""
-    (length,) = _HEADER.unpack(_receive_exactly(connection, _HEADER.size, deadline))
-    return json.loads(_receive_exactly(connection, length, deadline))
+def receive(connection: socket.socket) -> Any:
+    """The next message; EOFError when the other side has closed."""
+    (length,) = _HEADER.unpack(_receive_exactly(connection, _HEADER.size))
+    return json.loads(_receive_exactly(connection, length))
 
 
-def _receive_exactly(connection: socket.socket, length: int, deadline: float | None) -> bytes:
+def _receive_exactly(connection: socket.socket, length: int) -> bytes:
     parts = []
     while length:
-        if deadline is not None:
-            # Zero would mean "do not block", which fails with another exception.
-            connection.settimeout(max(deadline - time.monotonic(), 1e-3))
         part = connection.recv(min(length, 1 << 20))
         if not part:
             raise EOFError("the other side has closed the connection")

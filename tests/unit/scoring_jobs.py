@@ -31,6 +31,14 @@ def torch_loaded() -> Verdict:
     return Verdict("right", extracted=str("torch" in sys.modules))
 
 
+def busy(seconds: float) -> bool:
+    """Takes that much processor time, however long it lasts."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+    return True
+
+
 def misbehave(how: str, place: str = "") -> object:
     """Whatever a library may do to its process; ``place`` is a file for its process ids."""
     if place:

@@ -62,14 +62,34 @@ def test_torch_is_not_loaded() -> None:
 
 @pytest.mark.parametrize("how", ["loop", "sleep", "big number", "stop"])
 def test_a_hung_job_is_a_timeout_and_its_worker_is_dead(how: str) -> None:
-    with ScoringProcess("scoring_jobs:misbehave", time_limit_s=0.5) as process:
+    with ScoringProcess("scoring_jobs:misbehave", time_limit_s=0.25) as process:
         assert process.score("fine").kind == "right"
         pid = process.pid
         assert pid is not None
         verdict = process.score(how)
-        assert (verdict.kind, verdict.reason) == ("timeout", "no verdict within 0.5 s")
+        assert (verdict.kind, verdict.reason) == ("timeout", "no verdict within 0.25 s")
         assert not psutil.pid_exists(pid), "killed and reaped"
         assert process.score("fine").kind == "right"
+
+
+def test_a_worker_without_the_processor_is_not_timed_out() -> None:
+    with ScoringProcess("scoring_jobs:busy", time_limit_s=0.75) as process:
+        assert process.score(0).kind == "right"
+        assert process.pid is not None
+        worker, done = psutil.Process(process.pid), threading.Event()
+        thread = threading.Thread(target=hold_back, args=(worker, done))
+        thread.start()
+        assert process.score(0.3).kind == "right"
+        done.set()
+        thread.join()
+
+
+def hold_back(worker: psutil.Process, done: threading.Event) -> None:
+    """Let the worker run a fifth of the time."""
+    while not done.wait(0.02):
+        worker.suspend()
+        done.wait(0.08)
+        worker.resume()
 
 
 @pytest.mark.parametrize(
