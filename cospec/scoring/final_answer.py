@@ -5,12 +5,13 @@ r"""The one final answer of a text, chosen by a fixed order; several answers sid
 3. The whole text, if it is one short line without prose.
 4. The last formula or bare number.
 
-Only what follows a reasoning section (``</think>``) is read, if there is one. Neighbours joined by "or", "and" or a
+Only what follows a reasoning section (``</think>``) is read, if there is one, and nothing behind the beginning of a
+next problem. Neighbours joined by "or", "and" or a
 comma are one answer of several parts: to name three numbers must not count as naming the right one.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cospec.scoring.spans import Span, all_spans, boxes, expressions, formulas, has_prose, without_open_boxes
 
@@ -34,12 +35,14 @@ _CLAUSE_END = re.compile(
     r"\.(?=\s|$)|(?<!\\)[!?](?=\s|$)|\n|\s\((?=[a-z]{2})|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
     re.IGNORECASE,
 )
-_LINE = re.compile(r"\s*([^\n]*)")
+_NEXT_PROBLEM = re.compile(
+    r"\n[ \t*_#]*(?:Q|Question|Problem|Exercise|Frage|Pregunta|Задача|Вопрос|Swali|问题|問題|โจทย์|প্রশ্ন|ప్రశ్న)[ \t]*\d*[ \t]*[:.：]"
+)
 
 
 def final_answer(text: str) -> tuple[str, ...]:
     """The final answer's parts, one unless several stand side by side; empty if there is no answer."""
-    text = after_reasoning(text)
+    text = own_part(after_reasoning(text), lambda part: bool(_boxed(part) or _stated(part)))
     found = _boxed(text)
     if found:
         return found
@@ -51,6 +54,15 @@ def after_reasoning(text: str) -> str:
     """The last `WINDOW` characters of what follows the last ``</think>``, or of the whole text if nothing does."""
     answer = text.rpartition("</think>")[2]
     return (answer if answer.strip() else text)[-WINDOW:]
+
+
+def own_part(text: str, answers: Callable[[str], bool]) -> str:
+    """``text`` up to where a next problem begins, if what stands in front of it ``answers`` the first one.
+
+    A model that was shown examples goes on with problems of its own when nothing stops it.
+    """
+    found = _NEXT_PROBLEM.search(text)
+    return text[: found.start()] if found and answers(text[: found.start()]) else text
 
 
 def joined(gap: str, *, one_line: bool = True) -> bool:

@@ -2,7 +2,8 @@
 
 The final answer is, in this order: what the last ``####`` announces; what the last statement ("A: N", "the answer is
 N", in the languages of MGSM too) or the last ``\\boxed{}`` says, whichever stands later; the last number of the text.
-Only what follows a reasoning section (``</think>``) is read, if there is one.
+Text behind the beginning of a next problem is not read, and only what follows a reasoning section
+(``</think>``) is, if there is one.
 """
 
 import re
@@ -11,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from cospec.scoring.amounts import LANGUAGES, Amount, amounts, plain
-from cospec.scoring.final_answer import after_reasoning, joined
+from cospec.scoring.final_answer import after_reasoning, joined, own_part
 from cospec.scoring.spans import boxes, without_open_boxes
 from cospec.scoring.verdict import Verdict
 
@@ -36,7 +37,10 @@ _CLAUSE_END = re.compile(
 _SKIPPED = re.compile(r"[\s*_:]*")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 #: A number that goes on as a sum, product, power or range is no answer by itself.
-_CONTINUED = re.compile(r"\s*[+×÷^*]\s*[\d(]|\+\s*[A-Za-z]|-\s?[\d(]|\s-\s[\d(]|\\sqrt|(?<=\d)[a-zA-Z](?![a-zA-Z])(?=\s*[-+*/^])")
+_GOES_ON = re.compile(
+    r"\s*[+×÷^*/]\s*[\d(]|\+\s*[A-Za-z]|\s?[-–]\s?[\d(]|\\sqrt|(?<=\d)[a-zA-Z](?![a-zA-Z])(?=\s*[-+*/^])"
+)
+_BEGINS_EARLIER = re.compile(r"[\d)]\s?[-–+×÷^*/]\s?$")
 _OR = re.compile(r"[^.!?\n]{0,30}?(?:\b(?:oder|ou|или|au)\b|或|または|หรือ|অথবা|లేదా)[^.!?\n]{0,30}")
 
 
@@ -52,12 +56,13 @@ def score_number(text: str, row: Mapping[str, Any]) -> Verdict:
     gold = read_gold(row.get("gold"))
     if gold is None:
         return Verdict("error", reason=f"the gold answer {row.get('gold')!r} is not a number")
-    readable = without_open_boxes(plain(after_reasoning(text)))
+    readable = without_open_boxes(own_part(plain(after_reasoning(text)), _announces))
     answers = _final(readable, lang)
     if not answers:
         return Verdict("no_answer", reason="no number found in the text")
     extracted = readable[answers[0].start : answers[-1].end].strip()
-    if _CONTINUED.match(readable, answers[-1].end):
+    before = readable[max(answers[0].start - 4, 0) : answers[0].start]
+    if _GOES_ON.match(readable, answers[-1].end) or _BEGINS_EARLIER.search(before):
         return Verdict("wrong", extracted, f"expected {gold}: the number is part of an expression")
     if all(gold in answer.values for answer in answers):
         return Verdict("right", extracted)
@@ -82,6 +87,10 @@ def _final(text: str, lang: str) -> Sequence[Amount]:
             chosen = next(index for index in inside if everything[index].start > equals)
             return _neighbours(text, everything, chosen, _side_by_side)
     return _neighbours(text, everything, len(everything) - 1, _alternative) if everything else ()
+
+
+def _announces(text: str) -> bool:
+    return any(pattern.search(text) for pattern in (_HASHES, _STATEMENT, _BOX))
 
 
 def _announced(text: str) -> list[tuple[int, int]]:

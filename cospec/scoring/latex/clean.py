@@ -64,10 +64,15 @@ _CHARACTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_ALIGNED = r"(?:align|aligned|gather|gathered|equation|split|eqnarray|multline)\*?"
 #: What TeX typesets the same, or as space; longer names first where one begins another.
 _SAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"\\(?:color|phantom|hphantom|vphantom|tag|label)\*?\s*\{[^{}]*\}|\\(?:checkmark|square|blacksquare)(?![a-zA-Z])", " "),
+        (r"\\textcolor\s*\{[^{}]*\}\s*(?=\{)", ""),
+        (rf"\\begin\{{{_ALIGNED}\}}|\\\\\s*(?=\\end\{{{_ALIGNED}\}})|\\end\{{{_ALIGNED}\}}", " "),
+        (r"(?:\\\\)?\s*&\s*(?==)", " "),
         (r"(?<!\\)\\(?:!|negthinspace(?![a-zA-Z]))\s*", ""),
         (r"\\\\\[-?[\d.]+\s*(?:pt|mm|cm|em|ex)\]", r"\\\\"),
         (r"(?<!\\)\\(?:[,:; >]|(?:quad|qquad|enspace|thinspace|space|hfill|par)(?![a-zA-Z]))|~", " "),
@@ -96,6 +101,9 @@ _SAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\\$", "$"),
         (r"\\%", "%"),
         (r"\\#", "#"),
+        # What a residue is taken by is part of the question.
+        (r"\(?\s*\\pmod\s*(?:\{[^{}]*\}|\d+|[a-zA-Z])\s*\)?|\(\s*\\(?:text|mathrm)\{\s*mod\s*\}\s*\w+\s*\)", ""),
+        (r"\(\s*\\text\{\s*mod\s*[\w\s]+\}\s*\)|\(\s*\\bmod\s*\w+\s*\)", ""),
         (r"\\&", "&"),
         (r"\\_", "_"),
         (r"(?<![a-zA-Z])\{\s*([,:%$])\s*\}", r"\1"),

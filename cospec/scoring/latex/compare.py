@@ -175,9 +175,11 @@ def _against_relation(gold: Shape, answer: Relation, leaves: Leaves) -> bool | N
         return True
     if operators <= {"=", r"\approx"}:
         *before, last = _best_known(answer)
-        # "3 = 5" and "2 + 3 = 6" are not saved by their right side.
+        # "3 = 5" and "2 + 3 = 6" are not saved by their right side; "5 = n" is no worse than "n = 5".
         claims = [part for part in before if is_constant(part)]
-        return _all(compare(gold, part, leaves) for part in (*claims, last))
+        if not (claims and is_name(last)):
+            claims.append(last)
+        return _all(compare(gold, part, leaves) for part in claims)
     described = set_of(answer)
     return compare(gold, described, leaves) if described is not None and isinstance(gold, Group | Union) else False
 

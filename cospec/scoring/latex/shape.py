@@ -83,7 +83,9 @@ _ALTERNATIVES = (
 _RELATIONS = rf":=|[=<>]|\\(?:le|ge|ne|in|approx|equiv){_LETTER_ENDS}"
 _PLUS_MINUS = re.compile(rf"\\(pm|mp){_LETTER_ENDS}")
 _MATRIX = re.compile(
-    r"[(\[]?\s*\\begin\{([pbB]?matrix|smallmatrix|array)\}(?:\{[lcr|\s]*\})?(.*)\\end\{\1\}\s*[)\]]?", re.DOTALL
+    r"(?P<factor>(?:(?!\\begin)[^(\[,=])*)[(\[]?\s*\\begin\{(?P<name>[pbB]?matrix|smallmatrix|array)\}(?:\{[lcr|\s]*\})?"
+    r"(?P<rows>.*)\\end\{(?P=name)\}\s*[)\]]?",
+    re.DOTALL,
 )
 _BASE = re.compile(
     r"\(?([0-9A-F]+)\)?_\{?\s*(?:\\text\{\s*(?:base\s*)?(\w+)\s*\}|(?:\\text\{\s*base\s*\}\s*)?\(?(\w+)\)?)\s*\}?"
@@ -93,7 +95,8 @@ _NUMERALS = "two three four five six seven eight nine ten eleven twelve".split()
 _REVERSED = re.compile(r"^([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])$")
 #: An option's letter in front of what it stands for.
 _OPTION = re.compile(r"(?:\\text\{\s*)?\(([A-E])\)\s*\}?\s*[:.]?\s*(?=[^\s},;&])(?!\W*(?:or|and)\b)(?!.*\([A-E]\))")
-_PREFIX = re.compile(r"^\\text\{[^{}]*\b(?:is|are|be)\b[\s:]*\}\s*(?=\S)")
+_PREFIX = re.compile(r"^\\text\{(?:[^{}]*\b(?:is|are|be)\b[\s:]*|\s*(?:about|approximately|exactly)\s*)\}\s*(?=\S)")
+_ANGLE = re.compile(r"(\d+(?:\.\d+)?)\s*°")
 _SPECIAL = {
     r"\mathbb{R}": Group("(", ")", (Value(r"-\infty", None), Value(r"\infty", None))),
     r"\emptyset": Group(r"\{", r"\}", ()),
@@ -202,8 +205,10 @@ def _read_matrix(text: str, depth: int) -> Shape | None:
     found = _MATRIX.fullmatch(text)
     if found is None:
         return None
-    rows = [row for row in split_top(found[2], r"\\\\")[0] if row.strip(" &")]
-    return Matrix(tuple(tuple(_read(entry, depth) for entry in split_top(row, "&")[0]) for row in rows))
+    rows = [row for row in split_top(found["rows"], r"\\\\")[0] if row.strip(" &")]
+    factor = found["factor"].strip().removesuffix(r"\cdot")
+    entries = [[f"({factor}) \\cdot ({entry})" if factor else entry for entry in split_top(row, "&")[0]] for row in rows]
+    return Matrix(tuple(tuple(_read(entry, depth) for entry in row) for row in entries))
 
 
 def _read_group(text: str, depth: int) -> Shape | None:
@@ -251,6 +256,7 @@ def _read_value(text: str) -> Value:
         number = str(_NUMERALS.index(name) + 2) if name in _NUMERALS else name
         if number.isdigit():
             return Value(base[1], read_literal(base[1]), unit, percent, number)
-    if not core or _LEFTOVERS.search(core):
+    core = _ANGLE.sub(r"(\\frac{\1\\pi}{180})", core).replace("°", "")
+    if not core or (_LEFTOVERS.search(core) and r"\begin{vmatrix}" not in core):
         raise Unreadable(f"{text[:80]!r} is no expression")
     return Value(core, read_literal(core), unit, percent)

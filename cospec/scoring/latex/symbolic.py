@@ -92,7 +92,9 @@ def parse(latex: str) -> sympy.Basic | sympy.MatrixBase:
     if not isinstance(parsed, sympy.Expr | sympy.Set | sympy.MatrixExpr) or isinstance(parsed, sympy.FiniteSet):
         raise Unreadable(f"{latex[:80]!r} is no expression")
     floats = {number: sympy.Rational(str(number)) for number in parsed.atoms(sympy.Float)}
-    return parsed.xreplace({**floats, **{letter: sympy.I for letter in parsed.free_symbols if letter.name == "i"}})
+    parsed = parsed.xreplace({**floats, **{letter: sympy.I for letter in parsed.free_symbols if letter.name == "i"}})
+    # Sums and integrals have no values between whole numbers, but often a closed form.
+    return parsed.doit() if parsed.has(sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit) else parsed
 
 
 class SymbolicLeaves(CheapLeaves):

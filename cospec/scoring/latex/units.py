@@ -47,6 +47,7 @@ _ROMAN_UNIT = re.compile(rf"(?:\s*(?:/|\\cdot)?\s*{_ROMAN})+$|\s*\\frac\{{\s*{_R
 #: Plain words at the end, as models write them outside LaTeX.
 _PLAIN_UNIT = re.compile(rf"(?<=[\d.}})%\s])\s*([A-Za-z][A-Za-z .'/-]*?\.?){_POWER}$")
 _LEADING_UNIT = re.compile(r"^(?:\\text\{\s*(?:Rs|USD|EUR|US)\.?\s*\}|(?:Rs|USD|EUR|US)\.?(?=\s*\d)|[€£¥₹])\s*", re.IGNORECASE)
+_ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])[^\\]*°")
 _LETTERS = re.compile(r"[A-Za-z]")
 _CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|times|cdot|div)(?![a-zA-Z])")
 #: Only behind a blank: "5 m" is five metres, "5m" may be five times m.
@@ -63,13 +64,15 @@ def split_percent(text: str) -> tuple[str, bool]:
 def split_unit(text: str) -> tuple[str, str | None]:
     """``text`` without its unit, and the unit under one name (None if there is none, or none this module knows)."""
     core = _LEADING_UNIT.sub("", text).rstrip("€£¥₹ ")
+    if _ANGLE_FUNCTION.search(core):
+        return core, None
     if core.endswith("°"):
         return core.rstrip("° "), "degree"
     core = re.sub(r"°\s*(?=\\text|[CF]$)", " ", core)
     for found in (_ROMAN_UNIT.search(core), _plain_unit(core)):
         if found is not None and found.start() > 0:
             return core[: found.start()].strip(), _canonical(found[0])
-    return core.replace("°", ""), None
+    return core, None
 
 
 def _plain_unit(core: str) -> re.Match[str] | None:
