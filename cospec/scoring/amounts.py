@@ -128,12 +128,12 @@ def _amount(found: re.Match[str], lang: str) -> Amount | None:
 
 def _readings(number: str, lang: str) -> list[Fraction]:
     bare = number.replace(_SPACE, "").replace(" ", "")
-    english = Fraction(bare.replace(",", ""))
+    without_commas = bare.replace(",", "")
     if lang not in DECIMAL_COMMA:
-        return [english]
+        return [Fraction(without_commas)]
     if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", bare):
         one_comma = bare.count(",") == 1 and "." not in bare
-        return [Fraction(bare.replace(",", ".")), english] if one_comma else [english]
+        return [Fraction(bare.replace(",", "."))] * one_comma + [Fraction(without_commas)]
     if "," not in bare and not re.fullmatch(r"\d{1,3}(?:\.\d{3})+", bare):
-        return [english]
+        return [Fraction(bare)]
     return [Fraction(bare.replace(".", "").replace(",", "."))]
