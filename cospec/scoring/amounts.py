@@ -27,9 +27,13 @@ _SCALES: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(["thousand", "tausend", "mil", "mille", "тысяч", "тысячи", "тысяча"], 10**3),
         **dict.fromkeys(["万", "萬"], 10**4),
         **dict.fromkeys(["lakh", "লাখ", "లక్ష", "లక్షల"], 10**5),
-        **dict.fromkeys(["million", "millions", "millionen", "millones", "millón", "миллион", "миллиона", "миллионов"], 10**6),
+        **dict.fromkeys(
+            ["million", "millions", "millionen", "millones", "millón", "миллион", "миллиона", "миллионов"], 10**6
+        ),
         **dict.fromkeys(["億", "亿"], 10**8),
-        **dict.fromkeys(["billion", "billions", "milliarden", "milliards", "миллиард", "миллиарда", "миллиардов"], 10**9),
+        **dict.fromkeys(
+            ["billion", "billions", "milliarden", "milliards", "миллиард", "миллиарда", "миллиардов"], 10**9
+        ),
     }
 )
 _CHARACTERS: Mapping[int, str] = MappingProxyType(

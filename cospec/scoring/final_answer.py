@@ -17,14 +17,16 @@ from cospec.scoring.spans import Span, all_spans, boxes, expressions, formulas, 
 
 #: Characters read from the end of a text; a longer one is a generation that never stopped.
 WINDOW = 100_000
+#: Answers side by side that are looked at on each side of one; more are a hedge anyway.
+MAX_NEIGHBOURS = 32
 _STATEMENT_LENGTH = 600
-_MAX_NEIGHBOURS = 32
 _BARE_LENGTH, _BARE_WORDS = 300, 4
 
 _STATEMENT = re.compile(
     r"####[ \t]*(?![a-z]{3})"
     r"|(?<![a-z])answers?[*_ \t]*(?:[:=]|\n)[*_ \t:]*"
-    r"|(?<![a-z])(?:the|final|correct|our|my|required|desired)[ \t]+answers?(?![a-z])(?:[ \t]+(?:to|for|of)[ \t][^.\n:=$]{0,60}?)?"
+    r"|(?<![a-z])(?:the|final|correct|our|my|required|desired)[ \t]+answers?(?![a-z])"
+    r"(?:[ \t]+(?:to|for|of)[ \t][^.\n:=$]{0,60}?)?"
     r"[*_ \t]*(?:\b(?:is|are|was|(?:would|should|will|must)[ \t]be)\b(?![ \t]+not\b))[*_ \t]*:?[*_ \t]*",
     re.IGNORECASE,
 )
@@ -36,7 +38,9 @@ _CLAUSE_END = re.compile(
     re.IGNORECASE,
 )
 _NEXT_PROBLEM = re.compile(
-    r"\n[ \t*_#]*(?:Q|Question|Problem|Exercise|Frage|Pregunta|Задача|Вопрос|Swali|问题|問題|โจทย์|প্রশ্ন|ప్రశ్న)[ \t]*\d*[ \t]*[:.：]"
+    r"\n[ \t*_#]*"
+    r"(?:Q|Question|Problem|Exercise|Frage|Pregunta|Задача|Вопрос|Swali|问题|問題|โจทย์|প্রশ্ন|ప్రశ్న)"
+    r"[ \t]*\d*[ \t]*[:.：]"
 )
 
 
@@ -77,9 +81,13 @@ def joined(gap: str, *, one_line: bool = True) -> bool:
 def _run(text: str, spans: Sequence[Span], index: int) -> tuple[str, ...]:
     """The contents of the span at ``index`` and of all that are joined to it, on both sides."""
     first = last = index
-    while first > index - _MAX_NEIGHBOURS and first and joined(text[spans[first - 1].end : spans[first].start]):
+    while first > index - MAX_NEIGHBOURS and first and joined(text[spans[first - 1].end : spans[first].start]):
         first -= 1
-    while last < index + _MAX_NEIGHBOURS and last + 1 < len(spans) and joined(text[spans[last].end : spans[last + 1].start]):
+    while (
+        last < index + MAX_NEIGHBOURS
+        and last + 1 < len(spans)
+        and joined(text[spans[last].end : spans[last + 1].start])
+    ):
         last += 1
     return tuple(dict.fromkeys(span.content.strip() for span in spans[first : last + 1]))
 
@@ -90,12 +98,11 @@ def _boxed(text: str) -> tuple[str, ...]:
 
 
 def _stated(text: str) -> tuple[str, ...]:
-    marker = None
-    for marker in _STATEMENT.finditer(text):
-        pass
-    if marker is None:
+    markers = list(_STATEMENT.finditer(text))
+    if not markers:
         return ()
-    rest = text[marker.end() : marker.end() + _STATEMENT_LENGTH].lstrip(" \t\n*_:")
+    start = markers[-1].end()
+    rest = text[start : start + _STATEMENT_LENGTH].lstrip(" \t\n*_:")
     spans = list(formulas(rest))
     clause = rest[: _clause_end(rest, spans)]
     spans = [span for span in spans if span.start < len(clause)]

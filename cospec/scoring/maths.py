@@ -50,8 +50,9 @@ class MathsScorer:
 
     def __init__(self, *, time_limit_s: float = 10.0, memory_limit_mb: int = 2048) -> None:
         require_math_verify()
-        limits = {"time_limit_s": time_limit_s, "memory_limit_mb": memory_limit_mb}
-        self._process = ScoringProcess("cospec.scoring.latex.symbolic:run", **limits)
+        self._process = ScoringProcess(
+            "cospec.scoring.latex.symbolic:run", time_limit_s=time_limit_s, memory_limit_mb=memory_limit_mb
+        )
         self._gold_verdicts: dict[str, Verdict] = {}
         self._lock = threading.Lock()
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from cospec.scoring.amounts import LANGUAGES, Amount, amounts, plain
-from cospec.scoring.final_answer import after_reasoning, joined, own_part
+from cospec.scoring.final_answer import MAX_NEIGHBOURS, after_reasoning, joined, own_part
 from cospec.scoring.spans import boxes, without_open_boxes
 from cospec.scoring.verdict import Verdict
 
@@ -70,7 +70,7 @@ def score_number(text: str, row: Mapping[str, Any]) -> Verdict:
 
 
 def read_gold(gold: object) -> Fraction | None:
-    """The value of a gold answer: a number, or one written the English way (``1,234.5``, ``1/2``, ``$5``); else None."""
+    """The value of a gold answer, a number or one written the English way (``1,234.5``, ``1/2``); else None."""
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
         return None
     text = plain(str(gold)).strip()
@@ -112,9 +112,15 @@ def _neighbours(
 ) -> Sequence[Amount]:
     """The chosen number and those that are linked to it on either side."""
     first = last = chosen
-    while first and linked(text[everything[first - 1].end : everything[first].start]):
+    while (
+        first > chosen - MAX_NEIGHBOURS and first and linked(text[everything[first - 1].end : everything[first].start])
+    ):
         first -= 1
-    while last + 1 < len(everything) and linked(text[everything[last].end : everything[last + 1].start]):
+    while (
+        last < chosen + MAX_NEIGHBOURS
+        and last + 1 < len(everything)
+        and linked(text[everything[last].end : everything[last + 1].start])
+    ):
         last += 1
     return everything[first : last + 1]
 
@@ -125,4 +131,4 @@ def _side_by_side(gap: str) -> bool:
 
 def _alternative(gap: str) -> bool:
     # Without an announcement a comma or "and" may join anything: "In 2020, 18 people".
-    return re.search(r"(?i)\bor\b", gap) is not None and joined(_BOX.sub(" ", gap)) or _OR.fullmatch(gap) is not None
+    return _OR.fullmatch(gap) is not None or (re.search(r"(?i)\bor\b", gap) is not None and _side_by_side(gap))

@@ -31,8 +31,9 @@ class ScoringProcess:
 
     The function returns what a scorer may return. A call that takes longer than ``time_limit_s`` (wall time, up to 30
     times as much while the worker is ready to run and does not get the processor) is a "timeout" verdict, one that
-    runs out of memory or kills its process an "error" verdict; both cost a new worker for the next call. ``memory_limit_mb`` bounds the worker's address space. The worker starts with the first call and
-    ends with `close`, with this object, or with the program, even if the program is killed.
+    runs out of memory or kills its process an "error" verdict; both cost a new worker for the next call.
+    ``memory_limit_mb`` bounds the worker's address space. The worker starts with the first call and ends with `close`,
+    with this object, or with the program, even if the program is killed. Linux alone has all that this needs.
     """
 
     def __init__(self, function: str, *, time_limit_s: float = 10.0, memory_limit_mb: int = 2048) -> None:

@@ -19,9 +19,12 @@ _BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\(?:boxed|fbox)\s*(-?\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z]))")
 _DELIMITER = re.compile(r"\\.|\$\$?", re.DOTALL)
 _CLOSING = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
+_MARKS = frozenset([*_CLOSING, *_CLOSING.values()])
 _COMMAND_WITH_TEXT = re.compile(r"\\(?:text\w*|mbox|math\w+|operatorname|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _PROSE = re.compile(r"[^\W\d_]{3,}")
-_FUNCTIONS = frozenset("sin cos tan cot sec csc log exp sqrt mod and gcd lcm max min".split())
+_FUNCTIONS = frozenset(
+    ("sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "sqrt", "mod", "and", "gcd", "lcm", "max", "min")
+)
 _MAX_FORMULA = 2000
 
 # A run of mathematical tokens in plain text. Each alternative begins with another character, so matching is linear.
@@ -84,7 +87,7 @@ def has_prose(text: str) -> bool:
 
 def formulas(text: str) -> Iterator[Span]:
     r"""All of ``$...$``, ``$$...$$``, ``\(...\)`` and ``\[...\]``; a dollar that is a currency sign opens none."""
-    delimiters = [token for token in _DELIMITER.finditer(text) if token[0] in ("$", "$$", *r"\( \) \[ \]".split())]
+    delimiters = [token for token in _DELIMITER.finditer(text) if token[0] in _MARKS]
     positions: dict[str, list[int]] = {}
     for token in delimiters:
         positions.setdefault(token[0], []).append(token.start())

@@ -205,7 +205,10 @@ def test_a_function_that_cannot_be_imported_is_a_users_error(function: str, mess
 def test_limits_must_be_positive_and_large_enough_to_start() -> None:
     with pytest.raises(ValueError, match="must be positive"):
         ScoringProcess("scoring_jobs:echo", time_limit_s=0)
-    with ScoringProcess("scoring_jobs:echo", memory_limit_mb=1) as process, pytest.raises(ValueError, match="too small"):
+    with (
+        ScoringProcess("scoring_jobs:echo", memory_limit_mb=1) as process,
+        pytest.raises(ValueError, match="too small"),
+    ):
         process.score("", {})
 
 
@@ -230,7 +233,11 @@ if how == "killed":
 def test_nothing_is_left_when_the_program_ends_or_is_killed_during_a_job(how: str, tmp_path: Path) -> None:
     place = tmp_path / "pid"
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, how, str(place)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", PROGRAM, how, str(place)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as program:
         assert program.stdout is not None
         pid = int(program.stdout.readline())

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from cospec.scoring.latex.literal import Literal, same_number
+from cospec.scoring.latex.literal import Literal, read_literal, same_number
 from cospec.scoring.latex.shape import Group, Matrix, Relation, Shape, Union, Value, Words, alternatives
+from cospec.scoring.latex.split import split_top
 from cospec.scoring.latex.words import plain_words, same_words
 
 _NAME = re.compile(r"\\?[a-zA-Z]+'*(?:_\{?\w+\}?)?(?:\^\{-1\})?(?:\(\s*\\?[a-zA-Z]+\s*\))?")
@@ -34,7 +35,7 @@ class CheapLeaves:
     """Decides what exact numbers and equal spelling decide."""
 
     def same_value(self, gold: Value, answer: Value) -> bool | None:
-        """Exact fractions and decimals, else the same spelling; units or bases that contradict are different answers."""
+        """Exact fractions and decimals, else the same spelling; units or bases that contradict differ."""
         for one, other in ((gold.base, answer.base), (gold.unit, answer.unit)):
             if one is not None and other is not None and one != other:
                 return False
@@ -174,6 +175,8 @@ def _against_relation(gold: Shape, answer: Relation, leaves: Leaves) -> bool | N
         # "(C) 12" is read as the option's letter and what stands behind it.
         return True
     if operators <= {"=", r"\approx"}:
+        if not _gives_a_value(answer):
+            return False
         *before, last = _best_known(answer)
         # "3 = 5" and "2 + 3 = 6" are not saved by their right side; "5 = n" is no worse than "n = 5".
         claims = [part for part in before if is_constant(part)]
@@ -182,6 +185,16 @@ def _against_relation(gold: Shape, answer: Relation, leaves: Leaves) -> bool | N
         return _all(compare(gold, part, leaves) for part in claims)
     described = set_of(answer)
     return compare(gold, described, leaves) if described is not None and isinstance(gold, Group | Union) else False
+
+
+def _gives_a_value(answer: Relation) -> bool:
+    """Whether an equation says what something is; ``2x + 3 = 7`` and ``x^2 - x = 0`` still ask for it."""
+    name, value = answer.parts[0], answer.parts[-1]
+    if len(answer.parts) > 2 or not isinstance(name, Value) or is_constant(name):
+        return True
+    is_zero = isinstance(value, Value) and value.literal is not None and not value.literal.value
+    terms = [term.strip() for term in split_top(name.latex, "[-+]")[0]]
+    return not any(read_literal(term) for term in terms) and not (is_zero and re.search(r"\d", name.latex))
 
 
 def _best_known(answer: Relation) -> tuple[Shape, ...]:

@@ -85,7 +85,9 @@ def is_noise(number: sympy.Expr) -> bool | None:
 def points(symbols: Sequence[sympy.Symbol]) -> Iterator[Point]:
     """Values to try for the variables, always the same ones."""
     for row in _POINTS:
-        yield {symbol: sympy.Rational(row[index % len(row)]) + index // len(row) for index, symbol in enumerate(symbols)}
+        yield {
+            symbol: sympy.Rational(row[index % len(row)]) + index // len(row) for index, symbol in enumerate(symbols)
+        }
 
 
 def equal_everywhere(gold: sympy.Expr, answer: sympy.Expr) -> bool | None:

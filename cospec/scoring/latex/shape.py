@@ -81,7 +81,7 @@ _ALTERNATIVES = (
     rf"|(?<![a-zA-Z\\])(?:or|and){_LETTER_ENDS}|\\(?:lor|vee|land|wedge){_LETTER_ENDS}|;|\\\\"
 )
 _RELATIONS = rf":=|[=<>]|\\(?:le|ge|ne|in|approx|equiv){_LETTER_ENDS}"
-_PLUS_MINUS = re.compile(rf"\\(pm|mp){_LETTER_ENDS}")
+_PLUS_MINUS = re.compile(rf"\\(?:pm|mp){_LETTER_ENDS}")
 _MATRIX = re.compile(
     r"(?P<factor>(?:(?!\\begin)[^(\[,=])*)[(\[]?\s*\\begin\{(?P<name>[pbB]?matrix|smallmatrix|array)\}(?:\{[lcr|\s]*\})?"
     r"(?P<rows>.*)\\end\{(?P=name)\}\s*[)\]]?",
@@ -90,7 +90,7 @@ _MATRIX = re.compile(
 _BASE = re.compile(
     r"\(?([0-9A-F]+)\)?_\{?\s*(?:\\text\{\s*(?:base\s*)?(\w+)\s*\}|(?:\\text\{\s*base\s*\}\s*)?\(?(\w+)\)?)\s*\}?"
 )
-_NUMERALS = "two three four five six seven eight nine ten eleven twelve".split()
+_NUMERALS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 #: ISO style: a bracket turned away is an open end.
 _REVERSED = re.compile(r"^([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])$")
 #: An option's letter in front of what it stands for.
@@ -181,7 +181,9 @@ def _read_relation(text: str, depth: int) -> Shape | None:
     if not operators:
         return None
     if not parts[0].strip():
-        return _read("".join(piece for pair in zip(["", *operators[1:]], parts[1:], strict=True) for piece in pair), depth)
+        return _read(
+            "".join(piece for pair in zip(["", *operators[1:]], parts[1:], strict=True) for piece in pair), depth
+        )
     named = operators[0] in ("=", ":=", r"\approx")
     first = _name(parts[0], depth) if named else _read(parts[0], depth)
     signs = tuple("=" if operator in (":=", r"\equiv") else operator for operator in operators)
@@ -207,7 +209,9 @@ def _read_matrix(text: str, depth: int) -> Shape | None:
         return None
     rows = [row for row in split_top(found["rows"], r"\\\\")[0] if row.strip(" &")]
     factor = found["factor"].strip().removesuffix(r"\cdot")
-    entries = [[f"({factor}) \\cdot ({entry})" if factor else entry for entry in split_top(row, "&")[0]] for row in rows]
+    entries = [
+        [f"({factor}) \\cdot ({entry})" if factor else entry for entry in split_top(row, "&")[0]] for row in rows
+    ]
     return Matrix(tuple(tuple(_read(entry, depth) for entry in row) for row in entries))
 
 
@@ -243,7 +247,7 @@ def _read_plus_minus(text: str, depth: int) -> Shape | None:
     if not _PLUS_MINUS.search(text):
         return None
     signs = ({"pm": "+", "mp": "-"}, {"pm": "-", "mp": "+"})
-    both = [_PLUS_MINUS.sub(lambda found, sign=sign: sign[found[1]], text) for sign in signs]
+    both = [text.replace(r"\pm", sign["pm"]).replace(r"\mp", sign["mp"]) for sign in signs]
     return join([_read(one, depth) for one in both])
 
 

@@ -15,8 +15,8 @@ from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from math_verify import verify
 
 from cospec.scoring.latex.compare import CheapLeaves, compare
-from cospec.scoring.latex.numeric import equal_everywhere, proportional
 from cospec.scoring.latex.literal import Literal, stands_for
+from cospec.scoring.latex.numeric import equal_everywhere, proportional
 from cospec.scoring.latex.shape import Relation, Shape, Unreadable, Value, alternatives, join, read_shape, values
 from cospec.scoring.verdict import Verdict
 

@@ -41,18 +41,26 @@ _NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 _POWER = r"(?:\^\{?-?\d\}?)?"
+_POWERS = re.compile(r"\^\{?-?\d\}?")
 _ROMAN = rf"\\text\{{[^{{}}]*\}}{_POWER}"
 #: At the end: text commands, joined by nothing, a slash or a dot, or one fraction of two.
 _ROMAN_UNIT = re.compile(rf"(?:\s*(?:/|\\cdot)?\s*{_ROMAN})+$|\s*\\frac\{{\s*{_ROMAN}\s*\}}\{{\s*{_ROMAN}\s*\}}$")
 #: Plain words at the end, as models write them outside LaTeX.
 _PLAIN_UNIT = re.compile(rf"(?<=[\d.}})%\s])\s*([A-Za-z][A-Za-z .'/-]*?\.?){_POWER}$")
-_LEADING_UNIT = re.compile(r"^(?:\\text\{\s*(?:Rs|USD|EUR|US)\.?\s*\}|(?:Rs|USD|EUR|US)\.?(?=\s*\d)|[€£¥₹])\s*", re.IGNORECASE)
+_LEADING_UNIT = re.compile(
+    r"(?P<sign>[-+]?)\s*(?P<name>\\text\{\s*(?:Rs|USD|EUR|US)\.?\s*\}|(?:Rs|USD|EUR|US)\.?(?=\s*\d)|[€£¥₹])\s*",
+    re.IGNORECASE,
+)
+#: Words or digits that make a second answer or a condition of what stands behind a number.
+_SAYS_MORE = re.compile(r"(?i)(?<![a-z])(?:or|and|not|but|maybe|possibly|perhaps)(?![a-z])|(?<![a-z])\d")
 _ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])[^\\]*°")
 _LETTERS = re.compile(r"[A-Za-z]")
 _CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|times|cdot|div)(?![a-zA-Z])")
 #: Only behind a blank: "5 m" is five metres, "5m" may be five times m.
 _SINGLE_LETTERS = frozenset("m s g h l L N J V W A K C F")
-_PERCENT = re.compile(r"\s*(?:%|\\text\{\s*(?:%|per\s?cent(?:age)?(?: points)?)\s*\}|(?<![A-Za-z])(?:per\s?cent|pct)\.?)$", re.IGNORECASE)
+_PERCENT = re.compile(
+    r"\s*(?:%|\\text\{\s*(?:%|per\s?cent(?:age)?(?: points)?)\s*\}|(?<![A-Za-z])(?:per\s?cent|pct)\.?)$", re.IGNORECASE
+)
 
 
 def split_percent(text: str) -> tuple[str, bool]:
@@ -63,14 +71,18 @@ def split_percent(text: str) -> tuple[str, bool]:
 
 def split_unit(text: str) -> tuple[str, str | None]:
     """``text`` without its unit, and the unit under one name (None if there is none, or none this module knows)."""
-    core = _LEADING_UNIT.sub("", text).rstrip("€£¥₹ ")
+    leading = _LEADING_UNIT.match(text)
+    if leading is not None:
+        core, _ = split_unit(leading["sign"] + text[leading.end() :])
+        return core, _canonical(leading["name"])
+    core = text.rstrip("€£¥₹ ")
     if _ANGLE_FUNCTION.search(core):
         return core, None
     if core.endswith("°"):
         return core.rstrip("° "), "degree"
     core = re.sub(r"°\s*(?=\\text|[CF]$)", " ", core)
     for found in (_ROMAN_UNIT.search(core), _plain_unit(core)):
-        if found is not None and found.start() > 0:
+        if found is not None and found.start() > 0 and not _SAYS_MORE.search(_POWERS.sub("", found[0])):
             return core[: found.start()].strip(), _canonical(found[0])
     return core, None
 

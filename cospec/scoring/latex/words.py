@@ -6,7 +6,9 @@ _TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?:\s*([ap])\s*\.?\s*m\b\.?)?", re.IGNORECASE | re.ASCII)
 _MATHEMATICAL = re.compile(r"[\\{}^_=<>+*/|%°,;\[\]\d]")
 _WORD = re.compile(r"[^\W\d_]+")
-_OPERATORS = frozenset("sin cos tan cot sec csc log exp max min gcd lcm det mod and sqrt".split())
+_OPERATORS = frozenset(
+    ("sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "max", "min", "gcd", "lcm", "det", "mod", "and", "sqrt")
+)
 _PUNCTUATION = re.compile(r"[.,;:!?'\"()\[\]{}`*]")
 
 
