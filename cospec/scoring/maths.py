@@ -6,7 +6,6 @@ scoring process with a time limit.
 
 import importlib.metadata
 import importlib.util
-import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -54,7 +53,6 @@ class MathsScorer:
             "cospec.scoring.latex.symbolic:run", time_limit_s=time_limit_s, memory_limit_mb=memory_limit_mb
         )
         self._gold_verdicts: dict[str, Verdict] = {}
-        self._lock = threading.Lock()
 
     def __call__(self, text: str, row: Mapping[str, Any]) -> Verdict:
         gold = row.get("gold")

@@ -14,6 +14,8 @@ from cospec.scoring.latex.words import plain_words, same_words
 
 _NAME = re.compile(r"\\?[a-zA-Z]+'*(?:_\{?\w+\}?)?(?:\^\{-1\})?(?:\(\s*\\?[a-zA-Z]+\s*\))?")
 _CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|cdot|times|div|binom|log|ln|sin|cos|tan|infty)(?![a-zA-Z])")
+#: Numbers that belong to a name: f(0), x_1.
+_PLACES = re.compile(r"[a-zA-Z]\([\d,.\s-]*\)|_\{?\d+\}?")
 #: Blanks that mean nothing; "1 2" is not "12".
 _BLANKS = re.compile(r"\s+(?![\d.])|(?<![\d.])\s+")
 _UPWARD, _DOWNWARD = ("<", r"\le"), (">", r"\ge")
@@ -91,7 +93,9 @@ def is_constant(shape: Shape) -> bool:
 
 def is_name(shape: Shape) -> bool:
     """Whether an expression is a variable or a function of one: x, x_1, f(x), \\theta."""
-    return isinstance(shape, Words) or (isinstance(shape, Value) and _NAME.fullmatch(shape.latex) is not None)
+    if not isinstance(shape, Value):
+        return isinstance(shape, Words)
+    return _NAME.fullmatch(shape.latex) is not None and not is_constant(shape)
 
 
 def _all(results: Iterable[bool | None]) -> bool | None:
@@ -116,6 +120,8 @@ def _collections(gold: Group | Union | Matrix, answer: Shape, leaves: Leaves) ->
     if not isinstance(answer, Group):
         is_one = len(gold.items) == 1 and not isinstance(answer, Matrix | Union)
         return compare(gold.items[0], answer, leaves) if is_one else _column(answer, gold, leaves)
+    if _names_places(gold) and not any(isinstance(item, Relation) for item in answer.items):
+        return _in_order(gold.items, answer.items, leaves)
     if _is_unordered(gold) and (_is_unordered(answer) or (not gold.opening and answer.opening == "[")):
         return _in_any_order(gold.items, answer.items, leaves)
     brackets = {(gold.opening, gold.closing), (answer.opening, answer.closing)}
@@ -126,6 +132,12 @@ def _collections(gold: Group | Union | Matrix, answer: Shape, leaves: Leaves) ->
 
 def _is_unordered(group: Group) -> bool:
     return group.opening in ("", r"\{")
+
+
+def _names_places(group: Group) -> bool:
+    """Whether a list gives values to different names, as "x = 3, y = 4" does."""
+    names = {item.parts[0] for item in group.items if isinstance(item, Relation) and item.operators == ("=",)}
+    return len(names) == len(group.items) > 1
 
 
 def _in_order(gold: Sequence[Shape], answer: Sequence[Shape], leaves: Leaves) -> bool | None:
@@ -194,7 +206,8 @@ def _gives_a_value(answer: Relation) -> bool:
         return True
     is_zero = isinstance(value, Value) and value.literal is not None and not value.literal.value
     terms = [term.strip() for term in split_top(name.latex, "[-+]")[0]]
-    return not any(read_literal(term) for term in terms) and not (is_zero and re.search(r"\d", name.latex))
+    has_numbers = re.search(r"\d", _PLACES.sub("", name.latex)) is not None
+    return not any(read_literal(term) for term in terms) and not (is_zero and has_numbers)
 
 
 def _best_known(answer: Relation) -> tuple[Shape, ...]:

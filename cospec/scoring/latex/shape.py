@@ -95,7 +95,9 @@ _NUMERALS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "t
 _REVERSED = re.compile(r"^([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])$")
 #: An option's letter in front of what it stands for.
 _OPTION = re.compile(r"(?:\\text\{\s*)?\(([A-E])\)\s*\}?\s*[:.]?\s*(?=[^\s},;&])(?!\W*(?:or|and)\b)(?!.*\([A-E]\))")
-_PREFIX = re.compile(r"^\\text\{(?:[^{}]*\b(?:is|are|be)\b[\s:]*|\s*(?:about|approximately|exactly)\s*)\}\s*(?=\S)")
+_PREFIX = re.compile(
+    r"^\\text\{(?:[^{}]*(?:\b(?:is|are|be)\b|[:=])[\s:]*|\s*(?:about|approximately|exactly)\s*)\}\s*(?=\S)"
+)
 _ANGLE = re.compile(r"(\d+(?:\.\d+)?)\s*°")
 _SPECIAL = {
     r"\mathbb{R}": Group("(", ")", (Value(r"-\infty", None), Value(r"\infty", None))),
