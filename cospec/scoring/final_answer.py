@@ -6,8 +6,8 @@ r"""The one final answer of a text, chosen by a fixed order; several answers sid
 4. The last formula or bare number.
 
 Only what follows a reasoning section (``</think>``) is read, if there is one, and nothing behind the beginning of a
-next problem. Neighbours joined by "or", "and" or a
-comma are one answer of several parts: to name three numbers must not count as naming the right one.
+next problem. Neighbours joined by "or", "and" or a comma are one answer of several parts: to name three numbers must
+not count as naming the right one.
 """
 
 import re
@@ -22,16 +22,23 @@ MAX_NEIGHBOURS = 32
 _STATEMENT_LENGTH = 600
 _BARE_LENGTH, _BARE_WORDS = 300, 4
 
-_STATEMENT = re.compile(
-    r"####[ \t]*(?![a-z]{3})"
-    r"|(?<![a-z])answers?[*_ \t]*(?:[:=]|\n)[*_ \t:]*"
-    r"|(?<![a-z])(?:the|final|correct|our|my|required|desired)[ \t]+answers?(?![a-z])"
+#: An English announcement of an answer; "to answer this" announces none.
+STATED = (
+    r"(?<![a-z])answers?[*_ \t]*(?:[:=]|\n)[*_ \t:]*"
+    r"|(?:^|\n|(?<![a-z])(?:the|final|correct|our|my|required|desired))[*_ \t]+answers?(?![a-z])"
     r"(?:[ \t]+(?:to|for|of)[ \t][^.\n:=$]{0,60}?)?"
-    r"[*_ \t]*(?:\b(?:is|are|was|(?:would|should|will|must)[ \t]be)\b(?![ \t]+not\b))[*_ \t]*:?[*_ \t]*",
+    r"[*_ \t]*(?:\b(?:is|are|was|(?:would|should|will|must)[ \t]be)\b(?![ \t]+not\b))[*_ \t]*:?[*_ \t]*"
+)
+_STATEMENT = re.compile(rf"####[ \t]*(?![a-z]{{3}})|{STATED}", re.IGNORECASE)
+_FILLERS = re.compile(
+    r"(?:as follows|the following|given by|equal to|therefore|thus|simply|just|indeed|clearly|that|about|approximately)"
+    r"(?![a-z])[\s:,]*",
     re.IGNORECASE,
 )
 _TIGHT = re.compile(r"\s*(?P<link>,?\s*(?:or|and|,|;|&)(?![a-z]))?\s*(?:[a-z]\w?\s*=\s*)?", re.IGNORECASE)
-_LOOSE = re.compile(r"[^.!?\n]{0,40}?(?<![a-z])or(?![a-z])[^.!?\n]{0,30}", re.IGNORECASE)
+_LOOSE = re.compile(
+    r"[^.!?\n]{0,40}?(?<![a-z])or(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal)\b)[^.!?\n]{0,30}", re.IGNORECASE
+)
 _INVISIBLE = re.compile(r"\\[()\[\],;!: ]|\\q?quad(?![a-z])|[$*~]|\\text\s*\{|\}")
 _CLAUSE_END = re.compile(
     r"\.(?=\s|$)|(?<!\\)[!?](?=\s|$)|\n|\s\((?=[a-z]{2})|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
@@ -69,11 +76,11 @@ def own_part(text: str, answers: Callable[[str], bool]) -> str:
     return text[: found.start()] if found and answers(text[: found.start()]) else text
 
 
-def joined(gap: str, *, one_line: bool = True) -> bool:
+def joined(gap: str) -> bool:
     """Whether the text between two answers makes them one answer of two parts."""
     visible = _INVISIBLE.sub(" ", gap)
     tight = _TIGHT.fullmatch(visible)
-    if tight and (tight["link"] or (one_line and "\n" not in gap)):
+    if tight and (tight["link"] or "\n" not in gap):
         return True
     return _LOOSE.fullmatch(visible) is not None
 
@@ -103,6 +110,8 @@ def _stated(text: str) -> tuple[str, ...]:
         return ()
     start = markers[-1].end()
     rest = text[start : start + _STATEMENT_LENGTH].lstrip(" \t\n*_:")
+    while filler := _FILLERS.match(rest):
+        rest = rest[filler.end() :]
     spans = list(formulas(rest))
     clause = rest[: _clause_end(rest, spans)]
     spans = [span for span in spans if span.start < len(clause)]

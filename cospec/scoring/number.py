@@ -2,8 +2,8 @@
 
 The final answer is, in this order: what the last ``####`` announces; what the last statement ("A: N", "the answer is
 N", in the languages of MGSM too) or the last ``\\boxed{}`` says, whichever stands later; the last number of the text.
-Text behind the beginning of a next problem is not read, and only what follows a reasoning section
-(``</think>``) is, if there is one.
+Text behind the beginning of a next problem is not read, and only what follows a reasoning section (``</think>``) is,
+if there is one.
 """
 
 import re
@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from cospec.scoring.amounts import LANGUAGES, Amount, amounts, plain
-from cospec.scoring.final_answer import MAX_NEIGHBOURS, after_reasoning, joined, own_part
+from cospec.scoring.final_answer import MAX_NEIGHBOURS, STATED, after_reasoning, joined, own_part
 from cospec.scoring.spans import boxes, without_open_boxes
 from cospec.scoring.verdict import Verdict
 
@@ -21,7 +21,7 @@ _CLAUSE_LENGTH = 400
 _HASHES = re.compile(r"####[^\w\n]{0,6}(?:\\boxed\{)?[^\w\n]{0,4}(?=\d)")
 _STATEMENT = re.compile(
     r"(?:^|\n)[ \t*_]*A[*_]*:"
-    r"|(?<![a-z])answers?\b[^.\n:=]{0,60}?(?::|=|\b(?:is|are|was|be)\b(?!\s+not\b))"
+    rf"|{STATED}"
     r"|\bAntwort\b[^.\n:]{0,30}?(?::|\b(?:ist|lautet|beträgt)\b)"
     r"|\brespuesta\b[^.\n:]{0,30}?(?::|\bes\b)"
     r"|\bréponse\b[^.\n:]{0,30}?(?::|\best\b)"

@@ -47,6 +47,7 @@ class ScoringProcess:
         self._memory_limit_mb = int(memory_limit_mb)
         self._lock = threading.Lock()
         self._child: _Child | None = None
+        _ALIVE.add(self)
 
     def score(self, *arguments: Any) -> Verdict:
         """The verdict of the function on ``arguments``; ValueError if the function cannot be imported."""
@@ -81,12 +82,14 @@ class ScoringProcess:
         self.close()
 
     def _running_child(self) -> "_Child":
-        # After a fork the worker belongs to the parent: two processes on one connection would mix up their replies.
-        if self._child is not None and self._child.owner != os.getpid():
-            self._stop()
         if self._child is None:
             self._child = _Child(self._function, self._time_limit_s, self._memory_limit_mb)
         return self._child
+
+    def forget(self) -> None:
+        """In a forked child: leave the worker to the parent, and a lock that one of its threads may hold."""
+        self._lock = threading.Lock()
+        self._stop()
 
     def _stop(self) -> None:
         if self._child is not None:
@@ -98,7 +101,6 @@ class _Child:
     """One worker process and the socket to it."""
 
     def __init__(self, function: str, time_limit_s: float, memory_limit_mb: int) -> None:
-        self.owner = os.getpid()
         self._connection, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -111,7 +113,7 @@ class _Child:
             )
         self.pid = self._process.pid
         # Runs when this object or the program ends, whichever is first; `end` calls it by hand.
-        self.end = weakref.finalize(self, _end, self.owner, self._process, self._connection)
+        self.end = weakref.finalize(self, _end, os.getpid(), self._process, self._connection)
         started = False
         try:
             self._introduce(function, time_limit_s, memory_limit_mb)
@@ -184,6 +186,16 @@ class _Child:
                 return f"signal {signal.Signals(ended.si_status).name}" if killed else f"exit status {ended.si_status}"
             time.sleep(0.01)
         return "no reply"
+
+
+def _after_fork() -> None:
+    # Two processes on one connection would mix up their replies.
+    for process in list(_ALIVE):
+        process.forget()
+
+
+_ALIVE: "weakref.WeakSet[ScoringProcess]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _end(owner: int, process: "subprocess.Popen[bytes]", connection: socket.socket) -> None:

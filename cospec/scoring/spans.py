@@ -27,7 +27,7 @@ _FUNCTIONS = frozenset(
 )
 _MAX_FORMULA = 2000
 
-# A run of mathematical tokens in plain text. Each alternative begins with another character, so matching is linear.
+# A run of mathematical tokens in plain text; no text is a run in two ways, so matching is linear.
 _TOKEN = (
     r"(?:\\[a-zA-Z]+(?:\{[^{}\n]*\})*|\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|\.\d+"
     r"|(?<![^\W_])(?:sqrt|pi|[b-zB-HJ-Z])(?![^\W_])|(?<=\d)[a-zA-Z](?![^\W_])|[-−+*/^=()×÷·<>≤≥%°!{}$€£_])"
@@ -135,10 +135,10 @@ def _trimmed(start: int, run: str) -> Span | None:
     front = re.match(r"(?:[-−] )?[\s=+*/<>)}_]*(?:[-−] )?", content)
     assert front is not None
     start, content = start + front.end(), content[front.end() :]
-    while content.startswith("(") and content.count("(") > content.count(")"):
-        start, content = start + 1, content[1:]
-    while content.endswith(")") and content.count(")") > content.count("("):
-        content = content[:-1]
+    unclosed = content.count("(") - content.count(")")
+    leading = min(max(unclosed, 0), len(content) - len(content.lstrip("(")))
+    trailing = min(max(-unclosed, 0), len(content) - len(content.rstrip(")")))
+    start, content = start + leading, content[leading : len(content) - trailing]
     return Span(start, start + len(content), content) if re.search(r"\d|\\[a-zA-Z]", content) else None
 
 

@@ -54,9 +54,8 @@ def main() -> None:
     threading.Thread(target=_die_with_the_parent, args=(connection,), daemon=True).start()
     setting = receive(connection)
     sys.path[:] = setting["path"]
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limit = setting["memory_limit_mb"] << 20
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_AS, setting["memory_limit_mb"] << 20)
     try:
         function = _find(setting["function"])
     except (ImportError, SyntaxError, AttributeError, ValueError) as error:
@@ -79,6 +78,11 @@ def _die_with_the_parent(connection: socket.socket) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
 def _find(name: str) -> Callable[..., object]:
     module, _, attribute = name.partition(":")
     function: Callable[..., object] = getattr(importlib.import_module(module), attribute)
@@ -91,8 +95,7 @@ def _serve(connection: socket.socket, function: Callable[..., object], time_limi
 
     arguments = receive(connection)
     used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = math.ceil(used.ru_utime + used.ru_stime + time_limit_s) + _CPU_SLACK_S
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+    _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + time_limit_s) + _CPU_SLACK_S)
     out_of_memory = False
 
     def call(text: str, row: Any) -> object:

@@ -178,7 +178,8 @@ def test_closing_and_dropping_end_the_worker() -> None:
 def test_a_forked_child_gets_a_worker_of_its_own(echo: ScoringProcess) -> None:
     ours = echo.score("", {}).reason
     reader, writer = os.pipe()
-    child = os.fork()
+    with echo._lock:  # As if another thread were in the middle of a call.
+        child = os.fork()
     if not child:
         os.write(writer, echo.score("", {}).reason.encode())
         echo.close()
