@@ -7,7 +7,7 @@ from typing import Any
 from cospec.scoring.choice import score_choice
 from cospec.scoring.code.scorer import score_code
 from cospec.scoring.custom import load_scorer
-from cospec.scoring.maths import score_maths
+from cospec.scoring.maths import require_math_verify, score_maths
 from cospec.scoring.number import score_number
 from cospec.scoring.open_qa import score_open_qa
 from cospec.scoring.reasoning_gym import score_reasoning_gym
@@ -21,6 +21,8 @@ def scorer_for(name: str) -> UserScorer:
 
     Call it through `cospec.scoring.custom.safe_score`, which turns every outcome into a verdict.
     """
+    if name == "maths":
+        require_math_verify()
     if name == "reasoning_gym":
         require_library()
     if name in _BUILT_IN:

@@ -1,0 +1,152 @@
+r"""The one final answer of a text, chosen by a fixed order; several answers side by side stay several.
+
+1. The last balanced ``\boxed{}`` or ``\fbox{}``.
+2. The last explicit statement: ``#### x``, ``Answer: x``, ``the (final) answer is x``.
+3. The whole text, if it is one short line without prose.
+4. The last formula or bare number.
+
+Only what follows a reasoning section (``</think>``) is read, if there is one, and nothing behind the beginning of a
+next problem. Neighbours joined by "or", "and" or a comma are one answer of several parts: to name three numbers must
+not count as naming the right one.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from cospec.scoring.spans import Span, all_spans, boxes, expressions, formulas, has_prose, without_open_boxes
+
+#: Characters read from the end of a text; a longer one is a generation that never stopped.
+WINDOW = 100_000
+#: Answers side by side that are looked at on each side of one; more are a hedge anyway.
+MAX_NEIGHBOURS = 32
+_STATEMENT_LENGTH = 600
+_BARE_LENGTH, _BARE_WORDS = 300, 4
+
+#: An English announcement of an answer; "to answer this" announces none.
+STATED = (
+    r"(?<![a-z])answers?[*_ \t]*(?:[:=]|\n)[*_ \t:]*"
+    r"|(?:^|\n|(?<![a-z])(?:the|final|correct|our|my|required|desired))[*_ \t]+answers?(?![a-z])"
+    r"(?:[ \t]+(?:to|for|of)[ \t][^.\n:=$]{0,60}?)?"
+    r"[*_ \t]*(?:\b(?:is|are|was|(?:would|should|will|must)[ \t]be)\b(?![ \t]+not\b))[*_ \t]*:?[*_ \t]*"
+)
+_STATEMENT = re.compile(rf"####[ \t]*(?![a-z]{{3}})|{STATED}", re.IGNORECASE)
+_FILLERS = re.compile(
+    r"(?:as follows|the following|given by|equal to|therefore|thus|simply|just|indeed|clearly|that|about|approximately)"
+    r"(?![a-z])[\s:,]*",
+    re.IGNORECASE,
+)
+_TIGHT = re.compile(r"\s*(?P<link>,?\s*(?:or|and|,|;|&)(?![a-z]))?\s*(?:[a-z]\w?\s*=\s*)?", re.IGNORECASE)
+_LOOSE = re.compile(
+    r"[^.!?\n]{0,40}?(?<![a-z])or(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal)\b)[^.!?\n]{0,30}", re.IGNORECASE
+)
+_INVISIBLE = re.compile(r"\\[()\[\],;!: ]|\\q?quad(?![a-z])|[$*~]|\\text\s*\{|\}")
+_CLAUSE_END = re.compile(
+    r"\.(?=\s|$)|(?<!\\)[!?](?=\s|$)|\n|\s\((?=[a-z]{2})|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
+    re.IGNORECASE,
+)
+_NEXT_PROBLEM = re.compile(
+    r"\n[ \t*_#]*"
+    r"(?:Q|Question|Problem|Exercise|Frage|Pregunta|Задача|Вопрос|Swali|问题|問題|โจทย์|প্রশ্ন|ప్రశ్న)"
+    r"[ \t]*\d*[ \t]*[:.：]"
+)
+
+
+def final_answer(text: str) -> tuple[str, ...]:
+    """The final answer's parts, one unless several stand side by side; empty if there is no answer."""
+    text = own_part(after_reasoning(text), lambda part: bool(_boxed(part) or _stated(part)))
+    found = _boxed(text)
+    if found:
+        return found
+    text = without_open_boxes(text)
+    return _stated(text) or _bare(text) or _last(text)
+
+
+def after_reasoning(text: str) -> str:
+    """The last `WINDOW` characters of what follows the last ``</think>``, or of the whole text if nothing does."""
+    answer = text.rpartition("</think>")[2]
+    return (answer if answer.strip() else text)[-WINDOW:]
+
+
+def own_part(text: str, answers: Callable[[str], bool]) -> str:
+    """``text`` up to where a next problem begins, if what stands in front of it ``answers`` the first one.
+
+    A model that was shown examples goes on with problems of its own when nothing stops it.
+    """
+    found = _NEXT_PROBLEM.search(text)
+    return text[: found.start()] if found and answers(text[: found.start()]) else text
+
+
+def joined(gap: str) -> bool:
+    """Whether the text between two answers makes them one answer of two parts."""
+    visible = _INVISIBLE.sub(" ", gap)
+    tight = _TIGHT.fullmatch(visible)
+    if tight and (tight["link"] or "\n" not in gap):
+        return True
+    return _LOOSE.fullmatch(visible) is not None
+
+
+def _run(text: str, spans: Sequence[Span], index: int) -> tuple[str, ...]:
+    """The contents of the span at ``index`` and of all that are joined to it, on both sides."""
+    first = last = index
+    while first > index - MAX_NEIGHBOURS and first and joined(text[spans[first - 1].end : spans[first].start]):
+        first -= 1
+    while (
+        last < index + MAX_NEIGHBOURS
+        and last + 1 < len(spans)
+        and joined(text[spans[last].end : spans[last + 1].start])
+    ):
+        last += 1
+    return tuple(dict.fromkeys(span.content.strip() for span in spans[first : last + 1]))
+
+
+def _boxed(text: str) -> tuple[str, ...]:
+    found = boxes(text)
+    return _run(text, found, len(found) - 1) if found else ()
+
+
+def _stated(text: str) -> tuple[str, ...]:
+    markers = list(_STATEMENT.finditer(text))
+    if not markers:
+        return ()
+    start = markers[-1].end()
+    rest = text[start : start + _STATEMENT_LENGTH].lstrip(" \t\n*_:")
+    while filler := _FILLERS.match(rest):
+        rest = rest[filler.end() :]
+    spans = list(formulas(rest))
+    clause = rest[: _clause_end(rest, spans)]
+    spans = [span for span in spans if span.start < len(clause)]
+    if spans:
+        everything = all_spans(clause)
+        return _run(clause, everything, everything.index(spans[0]))
+    clause = clause.strip(" \t*_").rstrip(".,:;*_ ")
+    bare = list(expressions(clause))
+    if bare and has_prose(clause) and not _only_units(clause, bare):
+        return _run(clause, bare, 0)
+    return (clause,) if bare or (clause and len(clause.split()) <= _BARE_WORDS) else ()
+
+
+def _clause_end(rest: str, spans: Sequence[Span]) -> int:
+    for found in _CLAUSE_END.finditer(rest):
+        if found.start() and not any(span.start <= found.start() < span.end for span in spans):
+            return found.start()
+    return len(rest)
+
+
+def _only_units(clause: str, bare: Sequence[Span]) -> bool:
+    """Whether the words of a clause follow one number, as units do."""
+    return len(bare) == 1 and bare[0].start == 0
+
+
+def _bare(text: str) -> tuple[str, ...]:
+    text = text.strip()
+    if not text or "\n" in text or len(text) > _BARE_LENGTH:
+        return ()
+    if not has_prose(text):
+        return (text,) if re.search(r"\w", text) else ()
+    is_short = len(text.split()) <= _BARE_WORDS
+    return (text,) if is_short and not re.search(r"\d|\$", text) else ()
+
+
+def _last(text: str) -> tuple[str, ...]:
+    spans = all_spans(text)
+    return _run(text, spans, len(spans) - 1) if spans else ()

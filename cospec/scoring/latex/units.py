@@ -1,0 +1,121 @@
+"""Units behind a number: dropped, because a gold answer has them or not by chance, unless two of them contradict."""
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        name: names.split()[0]
+        for names in (
+            "mm millimeter millimetre",
+            "cm centimeter centimetre",
+            "m meter metre",
+            "km kilometer kilometre",
+            "in inch inche",
+            "ft foot feet",
+            "yd yard",
+            "mi mile",
+            "mg milligram",
+            "g gram",
+            "kg kilogram",
+            "lb pound",
+            "oz ounce",
+            "s sec second",
+            "min minute",
+            "h hr hour",
+            "day",
+            "week",
+            "month",
+            "year",
+            "dollar usd",
+            "cent",
+            "degree deg",
+            "radian rad",
+            "l liter litre",
+            "ml milliliter millilitre",
+            "mph",
+            "kph",
+        )
+        for name in names.split()
+    }
+)
+_POWER = r"(?:\^\{?-?\d\}?)?"
+_POWERS = re.compile(r"\^\{?-?\d\}?")
+_ROMAN = rf"\\text\{{[^{{}}]*\}}{_POWER}"
+#: At the end: text commands, joined by nothing, a slash or a dot, or one fraction of two.
+_ROMAN_UNIT = re.compile(rf"(?:\s*(?:/|\\cdot)?\s*{_ROMAN})+$|\s*\\frac\{{\s*{_ROMAN}\s*\}}\{{\s*{_ROMAN}\s*\}}$")
+#: Plain words at the end, as models write them outside LaTeX.
+_PLAIN_UNIT = re.compile(rf"(?<=[\d.}})%\s])\s*([A-Za-z][A-Za-z .'/-]*?\.?){_POWER}$")
+_LEADING_UNIT = re.compile(
+    r"(?P<sign>[-+]?)\s*(?P<name>\\text\{\s*(?:Rs|USD|EUR|US)\.?\s*\}|(?:Rs|USD|EUR|US)\.?(?=\s*\d)|[€£¥₹])\s*",
+    re.IGNORECASE,
+)
+#: Words or digits that make a second answer or a condition of what stands behind a number.
+_SAYS_MORE = re.compile(r"(?i)(?<![a-z])(?:or|and|not|but|maybe|possibly|perhaps)(?![a-z])|(?<![a-z])\d")
+_ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])[^\\]*°")
+_LETTERS = re.compile(r"[A-Za-z]")
+_CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|times|cdot|div)(?![a-zA-Z])")
+#: Only behind a blank: "5 m" is five metres, "5m" may be five times m.
+_SINGLE_LETTERS = frozenset("m s g h l L N J V W A K C F")
+_PERCENT = re.compile(
+    r"\s*(?:%|\\text\{\s*(?:%|per\s?cent(?:age)?(?: points)?)\s*\}|(?<![A-Za-z])(?:per\s?cent|pct)\.?)$", re.IGNORECASE
+)
+
+
+def split_percent(text: str) -> tuple[str, bool]:
+    """``text`` without a per cent sign or word at its end, and whether there was one."""
+    core = _PERCENT.sub("", text)
+    return core.strip(), core != text
+
+
+def split_unit(text: str) -> tuple[str, str | None]:
+    """``text`` without its unit, and the unit under one name (None if there is none, or none this module knows)."""
+    leading = _LEADING_UNIT.match(text)
+    if leading is not None:
+        core, _ = split_unit(leading["sign"] + text[leading.end() :])
+        return core, _canonical(leading["name"])
+    core = text.rstrip("€£¥₹ ")
+    if _ANGLE_FUNCTION.search(core):
+        return core, None
+    if core.endswith("°"):
+        return core.rstrip("° "), "degree"
+    core = re.sub(r"°\s*(?=\\text|[CF]$)", " ", core)
+    for found in (_ROMAN_UNIT.search(core), _plain_unit(core)):
+        if found is not None and found.start() > 0 and not _SAYS_MORE.search(_POWERS.sub("", found[0])):
+            return core[: found.start()].strip(), _canonical(found[0])
+    return core, None
+
+
+def _plain_unit(core: str) -> re.Match[str] | None:
+    found = _PLAIN_UNIT.search(core)
+    # Letters in front of it make it more likely a product of variables.
+    if found is None or _LETTERS.search(_CONSTANT_COMMANDS.sub("", core[: found.start()])):
+        return None
+    words = re.findall(r"[A-Za-z]+", found[1])
+    spaced = core[: found.start(1)].endswith(" ")
+    if len(words) == 1 and len(words[0]) == 1:
+        return found if spaced and words[0] in _SINGLE_LETTERS else None
+    if len(words) == 1 and (len(words[0]) == 2 or not spaced):
+        return found if _singular(words[0].lower()) in _NAMES else None
+    return found
+
+
+def _canonical(unit: str) -> str | None:
+    words = list(_words(unit))
+    power = re.search(r"\^\{?(-?\d)\}?$", unit)
+    exponent = power[1] if power else {"square": "2", "sq": "2", "cubic": "3", "cu": "3"}.get(words[0] if words else "")
+    names = [_NAMES[word] for word in words if word in _NAMES]
+    if len(names) != 1 or "per" in words or "/" in unit or "frac" in unit:
+        return None
+    return f"{names[0]}^{exponent}" if exponent else names[0]
+
+
+def _words(unit: str) -> Iterator[str]:
+    for word in re.findall(r"[A-Za-z]+", unit.replace(r"\text", "")):
+        # Upper case single letters are other units: N, J, C.
+        yield word if len(word) == 1 else _singular(word.lower())
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 2 and word.endswith("s") else word

@@ -1,0 +1,100 @@
+"""The number scorer: the last word counts, exactly, in the digits and separators of its language."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cospec.scoring.amounts import LANGUAGES
+from cospec.scoring.number import read_gold, score_number
+
+DIGITS = {"bn": "০১২৩৪৫৬৭৮৯", "te": "౦౧౨౩౪౫౬౭౮౯", "th": "๐๑๒๓๔๕๖๗๘๙", "hi": "०१२३४५६७८९"}
+#: Separators of thousands and the decimal sign.
+STYLES = {
+    "de": [(".", ","), ("\u00a0", ",")],
+    "es": [(".", ","), (" ", ","), ("\u202f", ",")],
+    "fr": [(" ", ","), ("\u00a0", ","), ("\u202f", ",")],
+    "ru": [(" ", ","), ("\u00a0", ",")],
+}
+SENTENCES = {
+    "de": "Die Antwort ist {}.",
+    "es": "La respuesta es {}.",
+    "fr": "La réponse est {}.",
+    "ru": "Ответ — {}.",
+    "zh": "答案是 {}。",
+    "ja": "答えは{}です。",
+    "th": "คำตอบคือ {}",
+    "sw": "Jibu ni {}.",
+    "bn": "উত্তর হল {}।",
+    "te": "సమాధానం {}.",
+    "en": "The answer is {}.",
+    "hi": "{}",
+}
+
+
+def spelled(cents: int, lang: str, group: str, decimal: str) -> str:
+    """A number of hundredths in the style of a language."""
+    whole, rest = divmod(abs(cents), 100)
+    text = f"{whole:,}".replace(",", group) + (f"{decimal}{rest:02}" if rest else "")
+    return ("-" if cents < 0 else "") + text.translate(
+        {ord(str(i)): digit for i, digit in enumerate(DIGITS.get(lang, ""))}
+    )
+
+
+@pytest.mark.parametrize("lang", sorted(LANGUAGES))
+@given(st.integers(-(10**9), 10**9))
+@settings(max_examples=100, deadline=None)
+def test_numbers_in_the_style_of_the_language_are_read(lang: str, cents: int) -> None:
+    gold = f"{cents // 100:,}" if cents % 100 == 0 else str(Fraction(cents, 100))
+    for group, decimal in STYLES.get(lang, [(",", ".")]):
+        number = spelled(cents, lang, group, decimal)
+        for text in (SENTENCES[lang].format(number), f"7 + 7 = 14\n\n{SENTENCES[lang].format(number)}", number):
+            assert score_number(text, {"gold": gold, "lang": lang}).kind == "right"
+            assert score_number(text, {"gold": str(Fraction(cents, 100) + 1), "lang": lang}).kind == "wrong"
+
+
+@given(st.integers(-(10**30), 10**30), st.integers(-(10**30), 10**30))
+def test_numbers_are_compared_exactly(one: int, other: int) -> None:
+    for text in (f"#### {one}", f"A: {one:,}", f"so it is ${one}.00.", f"\\boxed{{{one}}}"):
+        assert score_number(text, {"gold": str(other)}).is_right == (one == other)
+
+
+@pytest.mark.parametrize(
+    "gold", ["", None, "five", "5 apples", "nan", "inf", "1/0", True, [5], "3 or 5", "--5", "5,00"]
+)
+def test_nothing_is_right_for_a_gold_answer_that_is_no_number(gold: object) -> None:
+    for text in ("", str(gold), "5", "#### 0"):
+        assert score_number(text, {"gold": gold}).kind == "error"
+
+
+@pytest.mark.parametrize(
+    ("gold", "value"), [(51.0, 51), ("2,125", 2125), ("-7", -7), ("1/2", Fraction(1, 2)), ("$5", 5)]
+)
+def test_golds_are_read_the_english_way(gold: object, value: object) -> None:
+    assert read_gold(gold) == value
+
+
+@pytest.mark.parametrize(
+    "hedge", ["{} or {}", "{}, {}", "{} and {}", "either {} or maybe {}", "{} - {}", "{} + {}", "{} {}"]
+)
+@pytest.mark.parametrize("sentence", ["The answer is {}.", "#### {}", "A: {}", "\\boxed{{{}}}"])
+def test_several_numbers_are_not_one(sentence: str, hedge: str) -> None:
+    for gold in ("3", "5"):
+        assert not score_number(sentence.format(hedge.format(3, 5)), {"gold": gold}).is_right
+
+
+@given(st.text(), st.sampled_from(sorted(LANGUAGES)))
+@settings(max_examples=300, deadline=None)
+def test_any_text_has_a_verdict(text: str, lang: str) -> None:
+    assert score_number(text, {"gold": "5", "lang": lang}).kind in ("right", "wrong", "no_answer")
+    assert score_number("5", {"gold": text, "lang": lang}).kind in ("right", "wrong", "error")
+
+
+@pytest.mark.parametrize(
+    "text", ["7" * 2_000_000, "1," * 500_000, "-" * 300_000, "answer is " * 100_000, "1 or " * 20_000]
+)
+def test_megabytes_of_text_are_read_in_no_time(text: str) -> None:
+    assert score_number(text, {"gold": "5"}).kind in ("wrong", "no_answer")
