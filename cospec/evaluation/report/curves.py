@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from cospec.evaluation.report.drawing import GRID, SERIES, Chart, ChartTable, finish, grid, new_figure
+from cospec.evaluation.report.drawing import MUTED, SERIES, Chart, ChartTable, finish, grid, new_figure
 from cospec.evaluation.report.find import TrainingRun
 
 _SIZE = (3.6, 2.5)
@@ -29,6 +29,7 @@ _METRICS = {
     "learning_rate": "learning rate",
     "num_failed": "rollouts whose scorer failed",
 }
+_NO_RESULTS = ("step", "epoch", "total_flos", "train_samples_per_second", "train_steps_per_second")
 Points = list[tuple[int, float]]
 
 
@@ -44,7 +45,7 @@ def training_charts(run: TrainingRun, stem: str, derived: Mapping[str, Mapping[i
 
 def single_values(run: TrainingRun) -> list[tuple[str, float]]:
     """Numbers that the run logged once, such as the held-out loss of the warm-up, by name."""
-    names = dict.fromkeys(name for row in run.rows for name in row if name not in ("step", "epoch"))
+    names = dict.fromkeys(name for row in run.rows for name in row if name not in _NO_RESULTS)
     found = [(name, series(run.rows, name)) for name in names]
     return [(name, points[0][1]) for name, points in found if len(points) == 1]
 
@@ -64,11 +65,13 @@ def _curve(points: Points, name: str, title: str) -> Chart:
     steps, values = [step for step, _ in thinned], [value for _, value in thinned]
     smooth = _running_mean(values, max(1, len(values) // 10))
     with new_figure(*_SIZE) as (figure, axes):
-        # A constant curve would otherwise be drawn on a scale of rounding errors.
-        spread = max(values) - min(values)
-        if spread < 1e-9:
-            axes.set_ylim(values[0] - 1, values[0] + 1)
-        axes.plot(steps, values, color=GRID, linewidth=1.2, marker="o" if len(values) < 20 else None, markersize=3)
+        if max(values) - min(values) < 1e-9 * max(1e-9, abs(values[0])):
+            # A constant curve would otherwise be drawn on a scale of rounding errors.
+            room = abs(values[0]) / 2 or 1.0
+            axes.set_ylim(values[0] - room, values[0] + room)
+        axes.plot(
+            steps, values, color=MUTED, linewidth=0.8, alpha=0.7, marker="o" if len(values) < 20 else None, markersize=3
+        )
         axes.plot(steps, smooth, color=SERIES[0], linewidth=1.8)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("step")

@@ -153,6 +153,7 @@ def ratio_interval(counts: Sequence[tuple[int, int]]) -> Interval | None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; ValueError names the file of anything else."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

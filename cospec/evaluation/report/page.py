@@ -97,6 +97,11 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
     tokenizers = Tokenizers(options.pair)
     texts = [tokenizers.of(section.file) for section in sections]
     notes = [*(f"{name} holds no records yet" for name in empty), *tokenizers.notes]
+    if not sections:
+        notes.append(
+            "there are no rollout records, so no decisions to show: write those of a method with `cospec rollout --out "
+            "RUN_DIR/rollouts/METHOD.jsonl`"
+        )
     looks = _looks(findings.evaluations, sections)
     evaluations = _evaluation_views(findings.evaluations, looks)
     trainings = _training_views(findings.trainings, sections)
@@ -130,9 +135,10 @@ def _render_within_limit(
             cut = dataclasses.replace(section.decisions, texts=section.decisions.texts[:most])
             views.append(_SectionView(section, cut, f"rollouts-{number}", browse(cut, token_texts, f"s{number}")))
         html = _render({**context, "sections": views})
-        if most == 0 or len(html.encode()) <= _MOST_BYTES:
+        size = len(html.encode())
+        if most == 0 or size <= _MOST_BYTES:
             return html
-        most //= 2
+        most = min(most - 1, most * _MOST_BYTES // size)
 
 
 def _evaluation_views(runs: Sequence[EvaluationRun], looks: Mapping[str, Style]) -> list[_EvaluationView]:

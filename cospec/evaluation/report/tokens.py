@@ -50,7 +50,8 @@ class TokenTexts:
         if self.tokenizer is None:
             return f"⟨{token}⟩"
         tail = list(context[-_CONTEXT:])
-        before, after = self._decode(tail), self._decode([*tail, token])
+        # The context may end within a character, which the token then completes.
+        before, after = self._decode(tail).rstrip(_BROKEN), self._decode([*tail, token])
         added = after[len(before) :] if after.startswith(before) else ""
         if added and not added.endswith(_BROKEN):
             return added
