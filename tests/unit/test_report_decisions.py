@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -10,7 +11,7 @@ from report_records import decision, rollout
 from cospec.engine.metrics import acceptance
 from cospec.evaluation.report.curves import series
 from cospec.evaluation.report.decisions import RISK_EDGES, DecisionCollector, DecisionSet, Judged, confidence, stake
-from cospec.evaluation.report.evaluation import ratio_interval
+from cospec.labels.record import MismatchLabel
 from cospec.scoring.verdict import Verdict
 
 RIGHT, WRONG, FAILED = Verdict("right"), Verdict("wrong"), Verdict("timeout")
@@ -24,7 +25,9 @@ def gathered(rollouts: list[Judged], list_size: int = 5, num_texts: int = 3) -> 
 
 
 def ids(ranked: tuple, *, with_place: bool = False) -> list:
-    return [(r.judged.rollout.id, r.decision.position) if with_place else r.judged.rollout.id for r in ranked]
+    return [
+        (r.judged.rollout.id, 6 * r.block + r.decision.position) if with_place else r.judged.rollout.id for r in ranked
+    ]
 
 
 def test_confidence_is_the_distance_to_the_threshold() -> None:
@@ -90,7 +93,7 @@ def test_every_decision_is_in_the_bin_of_its_probability() -> None:
     probs = [0.0, 1e-30, 1e-6, 0.5, 1.0, 1.0000001, *(10 ** random.uniform(-8, 0) for _ in range(300))]
     made = [Judged(rollout(i, [9], [decision(0, random.random(), prob)])) for i, prob in enumerate(probs)]
     bins = gathered(made).bins
-    assert [(part.low, part.high) for part in bins] == list(zip(RISK_EDGES, RISK_EDGES[1:], strict=False))
+    assert [(part.low, part.high) for part in bins] == list(itertools.pairwise(RISK_EDGES))
     for part in bins:
         last = part.high == 1.0
         inside = [m.rollout for m, p in zip(made, probs, strict=True) if part.low <= p and (p < part.high or last)]
@@ -99,20 +102,27 @@ def test_every_decision_is_in_the_bin_of_its_probability() -> None:
     assert sum(part.num for part in bins) == len(probs)
 
 
-def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says() -> None:
-    random.seed(2)
-    hits, num_runs = 0, 600
-    for _ in range(num_runs):
-        rounds = [random.randint(1, 12) for _ in range(60)]
-        counts = [(sum(random.randint(1, 6) for _ in range(n)), n) for n in rounds]
-        low, high = ratio_interval(counts) or (0.0, 0.0)
-        hits += low < 3.5 < high
-    # 95 % of 600 with a standard deviation of 5.3.
-    assert 552 <= hits <= 588
-    assert ratio_interval([(6, 2), (3, 1), (9, 3)]) == (3.0, 3.0)
-    assert ratio_interval([(5, 1)]) is ratio_interval([]) is ratio_interval([(0, 0), (0, 0)]) is None
+def test_labels_say_more_than_the_verdict_of_a_text() -> None:
+    made = rollout("a", [9] * 12, [decision(place, 0.9) for place in range(4)])
+    outcomes = [(True, False), (False, True), (True, True), (None, False)]
+    labels = {(0, place): MismatchLabel(0, place, *both, None) for place, both in enumerate(outcomes)}
+    found = gathered([Judged(made, RIGHT, labels=labels)])
+    assert found.is_labelled
+    assert ids(found.worst, with_place=True) == [("a", 1)]
+    assert ids(found.best, with_place=True) == [("a", 0)]
+    fell = rollout("b", [9] * 6, [decision(2, 0.0)], rule="never")
+    constant = gathered([Judged(fell, labels={(0, 2): MismatchLabel(0, 2, True, False, 1.0)})])
+    assert not constant.is_graded
+    assert ids(constant.worst) == ["b"]
+    assert constant.uncertain == ()
 
 
 def test_a_series_takes_finite_values_and_the_last_of_a_step() -> None:
-    rows = [{"step": 1, "x": 1.0}, {"step": 2, "x": None}, {"step": 3, "x": float("nan")}, {"step": 1, "x": 2}, {"x": 9}]
+    rows = [
+        {"step": 1, "x": 1.0},
+        {"step": 2, "x": None},
+        {"step": 3, "x": float("nan")},
+        {"step": 1, "x": 2},
+        {"x": 9},
+    ]
     assert series([*rows, {"step": 4, "y": 1}, {"step": 0, "x": 5}], "x") == [(0, 5.0), (1, 2.0)]

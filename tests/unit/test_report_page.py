@@ -43,6 +43,8 @@ def test_a_demo_directory_is_recognised_part_by_part(demo: Path) -> None:
     by_method = {file.method: file for file in found.rollouts}
     assert set(by_method) == {None, ARBITER, "strict"}
     assert by_method[ARBITER].evaluation is found.evaluations[0]
+    assert by_method[ARBITER].task == "maths"
+    assert by_method[None].labels == demo / "labels.jsonl" or by_method[None].in_training
     assert [file.name for file in found.rollouts if file.in_training] == ["demo <b>/grpo/rollouts"]
     assert len(found.labels) == 1
     assert len(found.lines()) == 8
@@ -68,7 +70,7 @@ def test_what_cannot_be_used_is_refused_by_name(demo: Path, tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"results\.json is not JSON"):
         find_runs([tmp_path])
     (tmp_path / "results.json").write_text('{"n": 3, "methods": {"a": {}}}')
-    with pytest.raises(ValueError, match="not a summary of this version"):
+    with pytest.raises(ValueError, match="is not of this version"):
         find_runs([tmp_path])
 
 
@@ -83,14 +85,40 @@ def test_a_damaged_record_is_named_and_a_torn_tail_passed_over(tmp_path: Path) -
         build_report(find_runs([file]), ReportOptions())
 
 
-def test_an_unfinished_evaluation_is_summed_from_its_samples(tmp_path: Path) -> None:
-    done = find_runs([write_evaluation(tmp_path / "done")]).evaluations[0]
-    cut = find_runs([write_evaluation(tmp_path / "cut", finished=False)]).evaluations[0]
-    assert (done.is_finished, cut.is_finished) == (True, False)
-    assert done.methods == cut.methods
-    assert "not finished" in cut.described()
-    html = build_report(find_runs([tmp_path / "cut"]), ReportOptions()).html
-    assert "Not finished" in html
+def test_an_unfinished_evaluation_is_counted_from_its_samples(tmp_path: Path) -> None:
+    run = find_runs([write_evaluation(tmp_path / "cut", finished=False)]).evaluations[0]
+    assert not run.is_finished
+    assert "not finished" in run.described()
+    assert [(m.name, m.rule) for m in run.whole.methods] == list(METHODS.items())
+    for place, method in enumerate(run.whole.methods):
+        right = sum((i + place) % 3 > 0 for i in range(len(HOSTILE)))
+        assert (method.right, method.num, method.tokens_per_round, method.keep_rate) == (right, len(HOSTILE), 3, 0.5)
+        assert method.p is method.speed_ratio is None
+    assert "Not finished" in build_report(find_runs([tmp_path / "cut"]), ReportOptions()).html
+
+
+def test_several_tasks_are_shown_together_apart_and_in_the_mean(tmp_path: Path) -> None:
+    run = find_runs([write_evaluation(tmp_path / "two", ("maths", "code <i>"))]).evaluations[0]
+    assert [task.name for task in run.tasks] == ["maths", "code <i>"]
+    assert run.whole.num_problems == 2 * run.tasks[0].num_problems
+    assert run.macro[0].difference_ci95 == (0.0, 0.2)
+    method = run.tasks[0].methods[-1]
+    assert (method.p, method.p_adjusted, method.speed_ratio_ci95) == (0.02, 0.04, (1.1, 1.3))
+    assert (method.accepted_at, method.by_risk) == ((9, 5), ((0.0, 1e-4, 4, 1), (1e-4, 1.0, 6, 5)))
+    html = build_report(find_runs([tmp_path / "two"]), ReportOptions()).html
+    assert "Means over 2 tasks" in html
+    assert Parsed(html).tags.count("table") >= 4
+    assert "p adjusted (Holm)" in html
+
+
+def test_records_named_after_a_method_alone_find_its_verdicts(tmp_path: Path) -> None:
+    write_evaluation(tmp_path / "run")
+    by_hand = tmp_path / "run" / "rollouts" / "draft.jsonl"
+    write_rollouts(by_hand, hostile_rollouts())
+    files = {file.method: file for file in find_runs([tmp_path / "run"]).rollouts}
+    assert files["draft"].task == "maths"
+    write_evaluation(tmp_path / "run", ("maths", "code"))
+    assert {file.method for file in find_runs([tmp_path / "run"]).rollouts} == {ARBITER, "strict", None}
 
 
 def test_only_the_last_step_of_training_is_looked_into(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cospec.engine.metrics import Acceptance, acceptance
 from cospec.engine.record import Decision, Rollout
+from cospec.labels.record import MismatchLabel
 from cospec.rewards import RewardConfig
 from cospec.rewards.signal import kappa
 from cospec.scoring.verdict import Verdict
@@ -21,14 +22,21 @@ _REWARD = RewardConfig()
 _PER_ROLLOUT = 2
 
 
+Labels = Mapping[tuple[int, int], MismatchLabel]
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A rollout with its verdict, and whether draft and target solve the problem alone; None where unknown."""
+    """A rollout with its verdict, and whether draft and target solve the problem alone; None where unknown.
+
+    ``labels`` say of its mismatches, by block and position, which of both branches ends right.
+    """
 
     rollout: Rollout
     verdict: Verdict | None = None
     target_right: bool | None = None
     draft_right: bool | None = None
+    labels: Labels = field(default_factory=dict)
 
     @property
     def is_right(self) -> bool | None:
@@ -43,6 +51,18 @@ class Ranked:
     judged: Judged
     block: int
     decision: Decision
+
+    @property
+    def label(self) -> MismatchLabel | None:
+        return self.judged.labels.get((self.block, self.decision.position))
+
+    @property
+    def took_better_branch(self) -> bool | None:
+        """Whether the branch that was taken is the only one that ends right; None where that cannot be said."""
+        label = self.label
+        if label is None or None in (label.draft_right, label.target_right) or label.draft_right == label.target_right:
+            return None
+        return label.draft_right is self.decision.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +79,14 @@ class RiskBin:
 class DecisionSet:
     """What a pass over a file leaves. ``texts`` are the rollouts to show: those of the lists, then the first others.
 
-    ``is_graded`` says whether any decision had a probability strictly between 0 and 1; the rules without one give the
-    lists nothing to rank.
+    ``is_graded`` says whether any decision had a probability strictly between 0 and 1, ``is_labelled`` whether any
+    decision is known to be better or worse than the other; without either there is nothing to rank.
     """
 
     sums: Acceptance
     bins: tuple[RiskBin, ...]
     is_graded: bool
+    is_labelled: bool
     num_judged: int
     worst: tuple[Ranked, ...]
     best: tuple[Ranked, ...]
@@ -119,7 +140,8 @@ class DecisionCollector:
 
     def __init__(self, list_size: int, num_texts: int) -> None:
         self.num_texts = num_texts
-        self._sums, self._num_judged, self._is_graded = Acceptance(), 0, False
+        self._sums, self._num_judged = Acceptance(), 0
+        self._is_graded = self._is_labelled = False
         self._counts = [[0, 0] for _ in RISK_EDGES[1:]]
         self._worst, self._best, self._uncertain = (_List(list_size) for _ in range(3))
         self._first: list[Judged] = []
@@ -148,14 +170,21 @@ class DecisionCollector:
         sure = [confidence(item.decision, threshold) for item in ranked]
         scored = [(one * stake(item.decision), one, item) for one, item in zip(sure, ranked, strict=True)]
         self._uncertain.offer([(-one, stake(item.decision), item) for one, item in zip(sure, ranked, strict=True)])
-        if judged.is_right is False:
+        if judged.labels:
+            # What both branches end in says more than the verdict of the whole text.
+            self._is_labelled = self._is_labelled or any(item.took_better_branch is not None for item in ranked)
+            self._worst.offer([item for item in scored if item[2].took_better_branch is False])
+            self._best.offer([item for item in scored if item[2].took_better_branch])
+        elif judged.is_right is False:
             self._worst.offer(scored)
         elif judged.is_right and judged.target_right is not True:
             self._best.offer([item for item in scored if item[2].decision.kept])
 
     def result(self) -> DecisionSet:
-        """What was gathered so far; the lists are empty where no decision had a probability to rank by."""
-        lists = [part.ranked() if self._is_graded else () for part in (self._worst, self._best, self._uncertain)]
+        """What was gathered so far."""
+        can_rank = (self._is_graded or self._is_labelled, self._is_graded or self._is_labelled, self._is_graded)
+        parts = (self._worst, self._best, self._uncertain)
+        lists = [part.ranked() if can else () for part, can in zip(parts, can_rank, strict=True)]
         # One decision of each list after the other, so that a cut leaves every list some texts.
         in_turn = filter(None, itertools.chain.from_iterable(itertools.zip_longest(*lists)))
         texts = {id(ranked.judged): ranked.judged for ranked in in_turn}
@@ -167,6 +196,7 @@ class DecisionCollector:
                 for (low, high), (num, kept) in zip(itertools.pairwise(RISK_EDGES), self._counts, strict=True)
             ),
             is_graded=self._is_graded,
+            is_labelled=self._is_labelled,
             num_judged=self._num_judged,
             worst=lists[0],
             best=lists[1],

@@ -15,7 +15,9 @@ from cospec.jsonl import read_jsonl, require_file
 PAIR_FILE, CONFIG, PROVENANCE = "pair.yaml", "config.yaml", "provenance.json"
 METRICS, LABELS, ROLLOUTS = "metrics.jsonl", "labels.jsonl", "rollouts"
 #: Sub-directories that hold a run's own files, not further runs.
-_NOT_RUNS = (ROLLOUTS, "checkpoints", "arbiter")
+_NOT_RUNS = (ROLLOUTS, "checkpoints", "arbiter", "oracle", "spot_check")
+#: Records of `cospec eval --oracle-branch` and what both branches of their decisions end in.
+_ORACLE, _ORACLE_ROLLOUTS, _ORACLE_LABELS = "oracle", ".rollouts.jsonl", ".labels.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,17 @@ class TrainingRun:
 class RolloutFile:
     """A file of rollout records, and what is known about them.
 
-    ``evaluation`` and ``method`` are set where an evaluation keeps the records of one of its methods; ``in_training``
-    marks the records of GRPO, which name their step and verdict; ``paths`` are several for several processes.
+    ``evaluation``, ``task`` and ``method`` are set where they are records of an evaluation; ``labels`` is a file that
+    says of their mismatches which branch ends right. ``in_training`` marks the records of GRPO, which name their step
+    and verdict; ``paths`` are several for several processes.
     """
 
     paths: tuple[Path, ...]
     name: str
     evaluation: EvaluationRun | None = None
+    task: str = ""
     method: str | None = None
+    labels: Path | None = None
     in_training: bool = False
 
 
@@ -131,25 +136,45 @@ def _inspect(path: Path, name: str) -> Iterator[_Finding]:
     training = (path / METRICS).is_file()
     if training:
         yield _training(path, name)
+    labels = path / LABELS if (path / LABELS).is_file() else None
     for file in sorted(path.glob("rollouts*.jsonl")):
-        yield RolloutFile((file,), f"{name}/{file.name}")
-    yield from _in_folder(path, name, evaluation, training)
-    if (path / LABELS).is_file():
-        yield LabelFile(path / LABELS, f"{name}/{LABELS}")
-
-
-def _in_folder(path: Path, name: str, evaluation: EvaluationRun | None, training: bool) -> Iterator[RolloutFile]:
-    """The records in ``rollouts/``: one file per method of an evaluation, or per process of a training run."""
-    files = sorted((path / ROLLOUTS).glob("*.jsonl"))
+        yield RolloutFile((file,), f"{name}/{file.name}", labels=labels)
     if training:
-        if ranks := tuple(file for file in files if file.stem.startswith("rank")):
+        if ranks := tuple(sorted((path / ROLLOUTS).glob("rank*.jsonl"))):
             yield RolloutFile(ranks, f"{name}/{ROLLOUTS}", in_training=True)
-        return
-    for file in files:
-        # The name of a method can hold any character, the name of a file cannot.
-        method = unquote(file.stem)
-        known = evaluation if evaluation and method in evaluation.method_names else None
-        yield RolloutFile((file,), f"{name}/{ROLLOUTS}/{file.name}", known, method if known else None)
+    else:
+        yield from _by_method(path, name, evaluation)
+    if labels:
+        yield LabelFile(labels, f"{name}/{LABELS}")
+
+
+def _by_method(path: Path, name: str, evaluation: EvaluationRun | None) -> Iterator[RolloutFile]:
+    """The records of an evaluation: a file per task and method, or, by hand, per method."""
+    for file in sorted((path / ROLLOUTS).glob("*.jsonl")):
+        task, method = _task_and_method(file.stem, evaluation)
+        yield RolloutFile((file,), f"{name}: {unquote(file.stem)}", evaluation if method else None, task, method)
+    for file in sorted((path / _ORACLE).glob(f"*{_ORACLE_ROLLOUTS}")):
+        stem = file.name.removesuffix(_ORACLE_ROLLOUTS)
+        task, method = _task_and_method(stem, evaluation)
+        labels = file.with_name(stem + _ORACLE_LABELS)
+        yield RolloutFile(
+            (file,),
+            f"{name}, oracle branch: {unquote(stem)}",
+            evaluation if method else None,
+            task,
+            method,
+            labels if labels.is_file() else None,
+        )
+
+
+def _task_and_method(stem: str, evaluation: EvaluationRun | None) -> tuple[str, str | None]:
+    """What a file is named after, percent-encoded: a task and a method, or the method of an evaluation's only task."""
+    known = evaluation.verdicts if evaluation else {}
+    wanted = unquote(stem)
+    for task, method in known:
+        if wanted == f"{task}/{method}" or (wanted == method and len({one for one, _ in known}) == 1):
+            return task, method
+    return "", None
 
 
 def _training(path: Path, name: str) -> TrainingRun:

@@ -15,12 +15,14 @@ from markupsafe import Markup
 
 from cospec import __version__
 from cospec.evaluation.report.browser import Browser, browse
-from cospec.evaluation.report.charts import acceptance_chart, accuracy_charts, file_stem, risk_chart
+from cospec.evaluation.report.charts import accuracy_charts, file_stem
 from cospec.evaluation.report.curves import single_values, training_charts
 from cospec.evaluation.report.decisions import DecisionSet
 from cospec.evaluation.report.drawing import Chart, Style, styles
 from cospec.evaluation.report.evaluation import EvaluationRun
 from cospec.evaluation.report.find import Findings, TrainingRun
+from cospec.evaluation.report.numbers import Comparison
+from cospec.evaluation.report.profiles import acceptance_chart, profiles, risk_chart
 from cospec.evaluation.report.rollouts import Judge, RolloutSection, read_rollout_section
 from cospec.evaluation.report.sources import Tokenizers
 from cospec.evaluation.report.text import plain, shortened, shown
@@ -70,7 +72,7 @@ class Report:
 class _EvaluationView:
     run: EvaluationRun
     anchor: str
-    charts: list[Chart]
+    parts: list[tuple[Comparison, list[Chart]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +107,21 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
     looks = _looks(findings.evaluations, sections)
     evaluations = _evaluation_views(findings.evaluations, looks)
     trainings = _training_views(findings.trainings, sections)
-    drawn = [acceptance_chart(sections, "acceptance", looks), risk_chart(sections, "risk", looks)]
-    rollout_charts = [chart for chart in drawn if chart is not None]
+    in_sum = profiles(findings.evaluations, sections)
+    sum_charts = [chart for chart in (acceptance_chart(in_sum, looks), risk_chart(in_sum, looks)) if chart is not None]
     context = {
         "title": options.title,
         "found": findings.lines(),
         "notes": notes,
         "evaluations": evaluations,
-        "rollout_charts": rollout_charts,
-        "num_rollouts": sum(section.decisions.sums.num_rollouts for section in sections),
+        "sum_charts": sum_charts,
         "labels": [(file.name, complementarity(read_labels(file.path))) for file in findings.labels],
         "trainings": trainings,
         "settings": _settings(findings),
     }
     html = _render_within_limit(context, sections, texts)
-    charts = [chart for view in evaluations for chart in view.charts]
-    charts += [*rollout_charts, *(chart for view in trainings for chart in view.charts)]
+    charts = [chart for view in evaluations for _, drawn in view.parts for chart in drawn]
+    charts += [*sum_charts, *(chart for view in trainings for chart in view.charts)]
     return Report(html, tuple(charts), tuple(notes))
 
 
@@ -142,11 +143,13 @@ def _render_within_limit(
 
 
 def _evaluation_views(runs: Sequence[EvaluationRun], looks: Mapping[str, Style]) -> list[_EvaluationView]:
-    stems = _stems([run.name for run in runs])
-    return [
-        _EvaluationView(run, f"evaluation-{number}", accuracy_charts(run, stem, looks))
-        for number, (run, stem) in enumerate(zip(runs, stems, strict=True), start=1)
-    ]
+    views = []
+    for number, (run, stem) in enumerate(zip(runs, _stems([run.name for run in runs]), strict=True), start=1):
+        compared = [run.whole, *run.tasks]
+        stems = _stems([stem, *(f"{stem}_{task.name}" for task in run.tasks)])
+        parts = [(part, accuracy_charts(part, end, looks)) for part, end in zip(compared, stems, strict=True)]
+        views.append(_EvaluationView(run, f"evaluation-{number}", parts))
+    return views
 
 
 def _training_views(runs: Sequence[TrainingRun], sections: Sequence[RolloutSection]) -> list[_TrainingView]:
@@ -170,7 +173,7 @@ def _stems(names: Sequence[str]) -> list[str]:
 
 def _looks(runs: Sequence[EvaluationRun], sections: Sequence[RolloutSection]) -> dict[str, Style]:
     """A style per method and per rollout file; the records of a method look like the method."""
-    methods = [method.name for run in runs for method in run.methods]
+    methods = [method.name for run in runs for method in run.whole.methods]
     files = {section.file.name: section.file.method or section.file.name for section in sections}
     found = styles([*methods, *files.values()])
     return found | {name: found[method] for name, method in files.items()}

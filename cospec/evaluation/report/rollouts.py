@@ -9,9 +9,11 @@ from typing import Any
 
 from cospec.engine.metrics import ratio
 from cospec.engine.record import Rollout, rollout_from_json
-from cospec.evaluation.report.decisions import DecisionCollector, DecisionSet, Judged
+from cospec.evaluation.report.decisions import DecisionCollector, DecisionSet, Judged, Labels
 from cospec.evaluation.report.find import RolloutFile
 from cospec.jsonl import read_numbered_jsonl
+from cospec.labels.record import RolloutLabels, digest
+from cospec.labels.run import read_labels
 from cospec.scoring.verdict import Verdict
 
 #: Gives the verdict of a rollout whose record carries none, or None where it is not to be had.
@@ -54,13 +56,14 @@ def read_rollout_section(file: RolloutFile, list_size: int, num_texts: int, judg
 
 def _records(file: RolloutFile, judge: Judge) -> Iterator[tuple[int, Judged]]:
     """Each record with its training step, 0 for all others."""
+    labels = {row.id: row for row in read_labels(file.labels)} if file.labels else {}
     for path in file.paths:
         for number, row in read_numbered_jsonl(path, skip_torn_tail=True):
             if file.in_training:
                 yield _trained(row, path, number)
             else:
                 rollout = _rollout(row, path, number)
-                yield 0, _judged(rollout, file, judge)
+                yield 0, _judged(rollout, file, judge, labels)
 
 
 def _trained(row: Mapping[str, Any], path: Path, number: int) -> tuple[int, Judged]:
@@ -78,17 +81,26 @@ def _rollout(row: Mapping[str, Any], path: Path, number: int) -> Rollout:
         raise ValueError(f"{path}:{number}: {error}") from error
 
 
-def _judged(rollout: Rollout, file: RolloutFile, judge: Judge) -> Judged:
+def _judged(rollout: Rollout, file: RolloutFile, judge: Judge, labels: Mapping[str | int, RolloutLabels]) -> Judged:
+    mine = _labels_of(rollout, labels)
     run = file.evaluation
     if run is None or file.method is None:
-        return Judged(rollout, judge(rollout))
-    verdict = run.verdicts.get(file.method, {}).get(rollout.id)
-    return Judged(rollout, verdict, _right(file, "target", rollout.id), _right(file, "draft", rollout.id))
+        return Judged(rollout, judge(rollout), labels=mine)
+    verdict = run.verdicts.get((file.task, file.method), {}).get(rollout.id)
+    return Judged(rollout, verdict, _right(file, "target", rollout.id), _right(file, "draft", rollout.id), mine)
+
+
+def _labels_of(rollout: Rollout, labels: Mapping[str | int, RolloutLabels]) -> Labels:
+    """By block and position; nothing for labels made of another rollout of the same id."""
+    row = labels.get(rollout.id)
+    if row is None or row.rollout != digest(rollout):
+        return {}
+    return {(label.block, label.position): label for label in row.labels}
 
 
 def _right(file: RolloutFile, rule: str, row_id: str | int) -> bool | None:
     """Whether the model alone solves the problem; None where it was not run, or its scorer failed."""
     assert file.evaluation is not None
     name = file.evaluation.named_alone(rule)
-    verdict = file.evaluation.verdicts.get(name, {}).get(row_id) if name else None
+    verdict = file.evaluation.verdicts.get((file.task, name), {}).get(row_id) if name else None
     return None if verdict is None or verdict.is_failure else verdict.is_right
