@@ -94,20 +94,21 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
     """Read the rollout records, draw the charts, render the page. ``judge`` scores rollouts that have no verdict."""
     read = [read_rollout_section(file, options.list_size, options.num_texts, judge) for file in findings.rollouts]
     # Rules with probabilities first: there is most to see.
-    sections = sorted(filter(None, read), key=lambda section: not section.decisions.is_graded)
+    every = sorted(filter(None, read), key=lambda section: not section.decisions.is_graded)
+    sections = [section for section in every if section.decisions.sums.num_mismatches]
     empty = [file.name for file, section in zip(findings.rollouts, read, strict=True) if section is None]
     tokenizers = Tokenizers(options.pair)
     texts = [tokenizers.of(section.file) for section in sections]
     notes = [*(f"{name} holds no records yet" for name in empty), *tokenizers.notes]
-    if not sections:
+    if not every:
         notes.append(
             "there are no rollout records, so no decisions to show: write those of a method with `cospec rollout --out "
             "RUN_DIR/rollouts/METHOD.jsonl`"
         )
-    looks = _looks(findings.evaluations, sections)
+    looks = _looks(findings.evaluations, every)
     evaluations = _evaluation_views(findings.evaluations, looks)
-    trainings = _training_views(findings.trainings, sections)
-    in_sum = profiles(findings.evaluations, sections)
+    trainings = _training_views(findings.trainings, every)
+    in_sum = profiles(findings.evaluations, every)
     sum_charts = [chart for chart in (acceptance_chart(in_sum, looks), risk_chart(in_sum, looks)) if chart is not None]
     context = {
         "title": options.title,
@@ -116,6 +117,7 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
         "evaluations": evaluations,
         "sum_charts": sum_charts,
         "labels": [(file.name, complementarity(read_labels(file.path))) for file in findings.labels],
+        "without_decisions": [section.file.name for section in every if section not in sections],
         "trainings": trainings,
         "settings": _settings(findings),
     }
