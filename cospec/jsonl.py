@@ -13,34 +13,26 @@ _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 
 
-def read_jsonl(path: str | Path, *, skip_torn_tail: bool = False) -> Iterator[dict[str, Any]]:
+def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines file in order.
 
     Lines end at "\\n" alone, since U+2028 and U+0085 are legal inside a JSON string. One leading byte order mark is
     accepted, blank lines are skipped. A missing file, or a line that is no JSON object, raises ValueError with
-    file:line; with ``skip_torn_tail``, a last line without its newline may be half an object, as a run that is still
-    writing leaves it, and is passed over.
+    file:line.
     """
-    for _, row in read_numbered_jsonl(path, skip_torn_tail=skip_torn_tail):
+    for _, row in read_numbered_jsonl(path):
         yield row
 
 
-def read_numbered_jsonl(path: str | Path, *, skip_torn_tail: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Like `read_jsonl`, each object with its 1-based line number (for the reader's own error messages)."""
     file = require_file(path, "JSON Lines file")
     # Binary iteration splits on b"\n" only, and lets a decoding error name its line.
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             body = line.removeprefix(_BOM) if number == 1 else line
-            if not body.strip(_BLANK):
-                continue
-            try:
-                row = _parse_line(body, f"{file}:{number}")
-            except ValueError:
-                if skip_torn_tail and not line.endswith(b"\n"):
-                    return
-                raise
-            yield number, row
+            if body.strip(_BLANK):
+                yield number, _parse_line(body, f"{file}:{number}")
 
 
 def _parse_line(line: bytes, where: str) -> dict[str, Any]:

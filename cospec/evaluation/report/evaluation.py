@@ -11,10 +11,10 @@ from typing import Any
 
 from cospec.engine.metrics import ratio
 from cospec.evaluation.report.numbers import Comparison, Interval, MacroNumbers, MethodNumbers
+from cospec.evaluation.report.rows import whole_rows
 from cospec.evaluation.run import RESULTS, SAMPLES, SETTINGS
 from cospec.evaluation.statistics import wilson
 from cospec.evaluation.table import lines
-from cospec.jsonl import read_jsonl
 from cospec.scoring.verdict import Verdict
 
 #: (task, method), and within it the id of a problem.
@@ -52,7 +52,7 @@ class EvaluationRun:
 def read_evaluation(path: Path, name: str) -> EvaluationRun:
     """Read results, settings and samples of a directory; ValueError for files of another version."""
     settings = read_object(path / SETTINGS) if (path / SETTINGS).is_file() else {}
-    rows = list(read_jsonl(path / SAMPLES, skip_torn_tail=True)) if (path / SAMPLES).is_file() else []
+    rows = list(whole_rows(path / SAMPLES)) if (path / SAMPLES).is_file() else []
     is_finished = (path / RESULTS).is_file()
     file = path / (RESULTS if is_finished else SAMPLES)
     try:

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 from cospec.evaluation.report.evaluation import EvaluationRun, read_evaluation, read_object
+from cospec.evaluation.report.rows import whole_rows
 from cospec.evaluation.run import RESULTS, SAMPLES
-from cospec.jsonl import read_jsonl, require_file
+from cospec.jsonl import require_file
 
 PAIR_FILE, CONFIG, PROVENANCE = "pair.yaml", "config.yaml", "provenance.json"
 METRICS, LABELS, ROLLOUTS = "metrics.jsonl", "labels.jsonl", "rollouts"
@@ -108,7 +109,7 @@ def nearest_file(path: Path, name: str) -> Path | None:
 
 
 def _single_file(path: Path) -> _Finding:
-    row = next(read_jsonl(require_file(path, "file"), skip_torn_tail=True), {}) if path.suffix == ".jsonl" else {}
+    row = next(whole_rows(require_file(path, "file")), {}) if path.suffix == ".jsonl" else {}
     if "labels" in row:
         return LabelFile(path, path.name)
     if "blocks" in row or "rollout" in row:
@@ -182,7 +183,7 @@ def _training(path: Path, name: str) -> TrainingRun:
     return TrainingRun(
         path=path,
         name=name,
-        rows=tuple(read_jsonl(path / METRICS, skip_torn_tail=True)),
+        rows=tuple(whole_rows(path / METRICS)),
         config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
         provenance=read_object(provenance) if provenance.is_file() else {},
     )

@@ -11,7 +11,7 @@ from cospec.engine.metrics import ratio
 from cospec.engine.record import Rollout, rollout_from_json
 from cospec.evaluation.report.decisions import DecisionCollector, DecisionSet, Judged, Labels
 from cospec.evaluation.report.find import RolloutFile
-from cospec.jsonl import read_numbered_jsonl
+from cospec.evaluation.report.rows import numbered_rows
 from cospec.labels.record import RolloutLabels, digest
 from cospec.labels.run import read_labels
 from cospec.scoring.verdict import Verdict
@@ -58,7 +58,7 @@ def _records(file: RolloutFile, judge: Judge) -> Iterator[tuple[int, Judged]]:
     """Each record with its training step, 0 for all others."""
     labels = {row.id: row for row in read_labels(file.labels)} if file.labels else {}
     for path in file.paths:
-        for number, row in read_numbered_jsonl(path, skip_torn_tail=True):
+        for number, row in numbered_rows(path):
             if file.in_training:
                 yield _trained(row, path, number)
             else:
