@@ -131,6 +131,11 @@ def load_pair(spec: PairSpec) -> Pair:
     )
 
 
+def load_tokenizer(spec: PairSpec) -> PreTrainedTokenizerBase:
+    """The pair's tokenizer alone, without its models; ValueError where it cannot be had."""
+    return _tokenizer(spec.target, "target")
+
+
 def check_tokenizers(draft: PreTrainedTokenizerBase, target: PreTrainedTokenizerBase) -> int:
     """The number of ids both tokenizers share; ValueError names the first id that differs and both its strings."""
     strings = [{index: token for token, index in tokenizer.get_vocab().items()} for tokenizer in (draft, target)]
