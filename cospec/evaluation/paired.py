@@ -48,7 +48,7 @@ class PairedAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of a method's sum to a reference's, with the BCa bootstrap interval over problems."""
+    """A ratio of a method's sum to a reference's, with the bootstrap interval over problems."""
 
     value: float | None
     ci95: Interval | None

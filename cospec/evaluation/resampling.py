@@ -1,14 +1,13 @@
 """Bootstrap intervals and a permutation test over problems, seeded: the same data give the same numbers.
 
-Data are columns (n, d), one row per problem; what several samples of one problem (repeats) say is summed or averaged
-in its row before, so that the problem is always the unit that is drawn. A statistic maps means (..., d) of the columns
+Data are columns (n, d), one row per problem; what several samples of one problem say is added up in its row before,
+so that the problem is always the unit that is drawn. A statistic maps means (..., d) of the columns
 to (...): ratios of sums are ratios of means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,36 +25,26 @@ _AT_ONCE = 2_000_000
 def bootstrap_interval(
     columns: Floats, statistic: Statistic, *, level: float = 0.95, num: int = NUM_RESAMPLES
 ) -> tuple[float, float] | None:
-    """The BCa bootstrap interval (Efron 1987) of ``statistic`` over problems; None below two problems.
+    """The percentile bootstrap interval (Efron 1979) of ``statistic`` over problems.
 
-    Resamples on which the statistic is not defined are left out. Where the correction is not defined (all resamples
-    on one side of the estimate, or a jackknife without spread) it is the percentile interval.
+    None below two problems, and where no resample has the statistic; resamples without it are left out. Percentiles
+    rather than BCa: in simulated ratios of tokens and seconds they covered more often, being simpler.
     """
-    if len(columns) < 2:
-        return None
-    estimate = float(_apply(statistic, columns.mean(0)))
-    drawn = _apply(statistic, resampled_means(columns, num))
-    drawn = drawn[np.isfinite(drawn)]
-    if not np.isfinite(estimate) or len(drawn) == 0:
-        return None
-    left_out = (columns.sum(0) - columns) / (len(columns) - 1)
-    return _bounds(drawn, _bca_levels(drawn, estimate, _apply(statistic, left_out), level))
+    return _interval(resampled_means(columns, num), statistic, level) if len(columns) > 1 else None
 
 
 def stratified_interval(
     strata: Sequence[Floats], statistic: Statistic, *, level: float = 0.95, num: int = NUM_RESAMPLES
 ) -> tuple[float, float] | None:
-    """The percentile interval of a statistic over tasks, problems being drawn within each task.
+    """The same of a statistic over tasks, problems being drawn within each task.
 
     ``statistic`` maps means (..., tasks, d) to (...). None where a task has fewer than two problems.
     """
     if not strata or min(len(columns) for columns in strata) < 2:
         return None
     # A stream of its own for each task: two tasks of one size must not be drawn in step.
-    drawn = _apply(statistic, np.stack([resampled_means(c, num, stream) for stream, c in enumerate(strata)], axis=-2))
-    drawn = drawn[np.isfinite(drawn)]
-    tail = (1 - level) / 2
-    return _bounds(drawn, (tail, 1 - tail)) if len(drawn) else None
+    means = [resampled_means(columns, num, stream) for stream, columns in enumerate(strata)]
+    return _interval(np.stack(means, axis=-2), statistic, level)
 
 
 def resampled_means(columns: Floats, num: int, stream: int = 0) -> Floats:
@@ -90,29 +79,12 @@ def _chunks(num: int, width: int) -> Iterator[int]:
         yield min(step, num - start)
 
 
-def _apply(statistic: Statistic, means: Floats) -> Floats:
-    """The statistic, with NaN or an infinity where it divides by 0."""
+def _interval(means: Floats, statistic: Statistic, level: float) -> tuple[float, float] | None:
+    # What divides by 0 is no number and is left out below.
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(statistic(means), dtype=np.float64)
-
-
-def _bca_levels(drawn: Floats, estimate: float, left_out: Floats, level: float) -> tuple[float, float]:
-    """The quantiles of the resamples to take, corrected for bias and acceleration."""
-    tail, normal = (1 - level) / 2, NormalDist()
-    below = float((drawn < estimate).mean() + (drawn == estimate).mean() / 2)
-    gaps = left_out.mean() - left_out
-    spread = float((gaps**2).sum()) ** 1.5
-    if not 0 < below < 1 or not np.isfinite(spread) or spread == 0:
-        return tail, 1 - tail
-    bias, acceleration = normal.inv_cdf(below), float((gaps**3).sum()) / (6 * spread)
-
-    def corrected(quantile: float) -> float:
-        shifted = bias + normal.inv_cdf(quantile)
-        return normal.cdf(bias + shifted / (1 - acceleration * shifted))
-
-    return corrected(tail), corrected(1 - tail)
-
-
-def _bounds(drawn: Floats, levels: tuple[float, float]) -> tuple[float, float]:
-    low, high = np.quantile(drawn, levels)
+        drawn = np.asarray(statistic(means), dtype=np.float64)
+    drawn, tail = drawn[np.isfinite(drawn)], (1 - level) / 2
+    if len(drawn) == 0:
+        return None
+    low, high = np.quantile(drawn, (tail, 1 - tail))
     return float(low), float(high)

@@ -173,13 +173,13 @@ def _claims(method: Mapping[str, Any]) -> list[str]:
 
 def _accuracy_claim(compared: Mapping[str, Any]) -> str:
     low, high = (100 * bound for bound in compared["ci95"])
-    verdict = "not inferior" if compared["not_inferior"] else "not shown to be not inferior"
+    shown = "" if compared["not_inferior"] else "not shown to be "
     seen = compared["min_detectable"]
     power = f"; 80 % power to find a difference of {100 * seen:.1f} points" if seen else ""
     return (
         f"{100 * compared['difference']:+.1f} points against the target [{low:+.1f}, {high:+.1f}], half-width "
         f"{100 * compared['half_width']:.1f} (+{compared['gained']} -{compared['lost']} on {compared['num_problems']} "
-        f"problems); {verdict} at a margin of {100 * compared['margin']:g} points "
+        f"problems); {shown}non-inferior at a margin of {100 * compared['margin']:g} points "
         f"(p {_p(compared['p_inferior_adjusted'])}){power}"
     )
 
