@@ -50,10 +50,6 @@ def load_eval_tasks(options: EvalOptions) -> list[LoadedTask]:
         raise ValueError(
             f"--workers {options.workers} runs programs of code tasks at once, and no task here has any: drop --workers"
         )
-    if "code" in names and os.environ.get(CONSENT) != "1":
-        raise ValueError(
-            "scoring runs code that a model has written: read docs/evaluation.md, then add --confirm-run-unsafe-code"
-        )
     return loaded
 
 
@@ -99,7 +95,22 @@ def _loaded(name: str, rows: Sequence[PromptRow], scorer: str, info: Mapping[str
     from cospec.scoring import scorer_for
 
     task = EvalTask(name, tuple(rows), scorer_for(scorer), scorer, scorer in _PARALLEL)
-    return LoadedTask(task, {**info, "scorer": scorer, **describe_rows(rows)})
+    return LoadedTask(task, {**info, "scorer": scorer, **_isolation(scorer), **describe_rows(rows)})
+
+
+def _isolation(scorer: str) -> dict[str, Any]:
+    """How far a scorer that runs programs keeps them from the machine; ValueError without consent to run any."""
+    if scorer != "code":
+        return {}
+    if os.environ.get(CONSENT) != "1":
+        raise ValueError(
+            "scoring runs code that a model has written: read docs/evaluation.md, then add --confirm-run-unsafe-code"
+        )
+    from cospec.scoring.code import isolation_here
+
+    found = isolation_here()
+    typer.echo(f"cospec: generated programs run under {found}", err=True)
+    return {"isolation": found.to_json()}
 
 
 def _split(text: str) -> tuple[str, str | None]:
@@ -131,15 +142,14 @@ def contaminations(tasks: Sequence[LoadedTask], files: Sequence[Path]) -> dict[s
     from cospec.evaluation.contamination import contamination
 
     train = [row for file in files for row in load_prompt_rows(file, require_gold=False)]
-    found = {}
+    results = {}
     for entry in tasks:
-        overlap = contamination(train, list(entry.task.rows)).to_json()
-        found[entry.task.name] = overlap
-        num = len(overlap["exact"]) + len(overlap["ngram"])
-        if num:
+        found = contamination(train, entry.task.rows)
+        results[entry.task.name] = found.to_json()
+        if found.ids:
             typer.echo(
-                f"cospec: warning: {num} of {len(entry.task.rows)} problems of {entry.task.name} are among the "
-                "training prompts, or share long passages with them",
+                f"cospec: warning: {len(found.ids)} of {len(entry.task.rows)} problems of {entry.task.name} are among "
+                "the training prompts, or share long passages with them",
                 err=True,
             )
-    return found
+    return results
