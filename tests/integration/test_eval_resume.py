@@ -54,9 +54,9 @@ def test_a_killed_evaluation_goes_on_to_the_same_results(tmp_path: Path) -> None
     rows = [{"id": i, "prompt": f"w{9 + i} w{30 - i}", "gold": i % 2} for i in range(NUM_ROWS)]
     write_rows(tmp_path / "rows.jsonl", rows)
     asked = ["eval", "--pair", str(pair), "--prompts", "rows.jsonl", "--scorer", "parity_scorer:score"]
-    asked += ["--arbiter", "sft=arbiter", "--methods", "strict", "--max-new-tokens", "96", "--batch-size", "4"]
+    asked += ["--arbiter", "sft=arbiter", "--methods", "strict", "--max-new-tokens", "48", "--batch-size", "4"]
     asked += ["--temperature", "0.7", "--repeats", str(REPEATS), "--max-failed-share", "0.2"]
-    asked += ["--oracle-branch", "5", "--spot-check", "3", "--keep-rollouts", "--out"]
+    asked += ["--oracle-branch", "2", "--spot-check", "3", "--keep-rollouts", "--out"]
     whole = start(tmp_path, [*asked, "whole"])
     message = whole.communicate()[1]
     assert whole.returncode == 0, message
@@ -99,4 +99,4 @@ def test_a_killed_evaluation_goes_on_to_the_same_results(tmp_path: Path) -> None
     # The order in which samples were written is the results' business as little as how often the run began.
     found = json.loads((broken / "results.json").read_text())
     assert found["tasks"]["rows"]["spot_check"]["strict"]["num"] == 3
-    assert found["tasks"]["rows"]["oracle_branch"]["sft"]["num_problems"] == 5
+    assert found["tasks"]["rows"]["oracle_branch"]["sft"]["num_problems"] == 2

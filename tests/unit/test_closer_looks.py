@@ -76,11 +76,11 @@ def test_agreement_counts_the_decisions_that_have_a_better_branch() -> None:
 
 
 def test_what_always_falls_back_agrees_where_the_targets_branch_is_better(llama: Pair, tmp_path: Path) -> None:
-    found = {}
+    found, settings = {}, EvalSettings(max_new_tokens=10, batch_size=16)
     for rule in ("never", "always"):
         method, stem = Method(rule, rule_named(rule)), tmp_path / rule
-        found[rule] = agree_with_oracle(llama, method, TASK, SETTINGS, 5, stem)
-        again = agree_with_oracle(llama, method, TASK, SETTINGS, 5, stem)
+        found[rule] = agree_with_oracle(llama, method, TASK, settings, 5, stem)
+        again = agree_with_oracle(llama, method, TASK, settings, 5, stem)
         assert again == found[rule]
         rows = [row["id"] for row in read_jsonl(tmp_path / f"{rule}.rollouts.jsonl")]
         assert sorted(rows) == [0, 1, 2, 3, 4]
