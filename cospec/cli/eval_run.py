@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 def run_evaluation(options: EvalOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
     from cospec.cli.loading import load_pair_from_options, read_pair_spec
-    from cospec.evaluation import summary
 
     options.check()
     check_outputs(options)
@@ -54,6 +53,8 @@ def run_evaluation(options: EvalOptions) -> None:
     with StopSignals() as stop:
         evaluation = _evaluate(job, run, stop)
         extra = _look_closer(job, run, evaluation)
+    from cospec.evaluation import summary
+
     numbers = summary(evaluation, options.num_draft_tokens, options.margin, extra)
     numbers |= {"repeats": options.repeats, "settings": run.settings if run else described}
     if overlap is not None:

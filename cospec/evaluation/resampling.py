@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 
 NUM_RESAMPLES = 5000
+#: Resamples of fewer problems than this are too much alike: their interval would be too short to be shown.
+MIN_PROBLEMS = 10
 NUM_FLIPS = 100_000
 _SEED = 0
 #: Numbers drawn at once: bounds the memory, whatever the number of problems.
@@ -27,10 +29,10 @@ def bootstrap_interval(
 ) -> tuple[float, float] | None:
     """The percentile bootstrap interval (Efron 1979) of ``statistic`` over problems.
 
-    None below two problems, and where no resample has the statistic; resamples without it are left out. Percentiles
+    None below `MIN_PROBLEMS`, and where no resample has the statistic; resamples without it are left out. Percentiles
     rather than BCa: in simulated ratios of tokens and seconds they covered more often, being simpler.
     """
-    return _interval(resampled_means(columns, num), statistic, level) if len(columns) > 1 else None
+    return _interval(resampled_means(columns, num), statistic, level) if len(columns) >= MIN_PROBLEMS else None
 
 
 def stratified_interval(
@@ -38,9 +40,9 @@ def stratified_interval(
 ) -> tuple[float, float] | None:
     """The same of a statistic over tasks, problems being drawn within each task.
 
-    ``statistic`` maps means (..., tasks, d) to (...). None where a task has fewer than two problems.
+    ``statistic`` maps means (..., tasks, d) to (...). None where a task has fewer than `MIN_PROBLEMS`.
     """
-    if not strata or min(len(columns) for columns in strata) < 2:
+    if not strata or min(len(columns) for columns in strata) < MIN_PROBLEMS:
         return None
     # A stream of its own for each task: two tasks of one size must not be drawn in step.
     means = [resampled_means(columns, num, stream) for stream, columns in enumerate(strata)]

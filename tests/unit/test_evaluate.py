@@ -219,24 +219,29 @@ def test_summary_without_draft_and_target_says_none() -> None:
 
 
 def two_tasks() -> Evaluation:
-    other = [
-        MethodResult(r.name, r.rule, None, r.is_arbiter, tuple(dataclasses.replace(s, task="u") for s in r.samples[:6]))
-        for r in CRAFTED.tasks[0].results
-    ]
+    """The second task is the first, its problems in another order and those that `sft` has no verdict for right."""
+    other = []
+    for r in CRAFTED.tasks[0].results:
+        samples = [dataclasses.replace(s, task="u", verdict="right" if s.is_failure else s.verdict) for s in r.samples]
+        other.append(dataclasses.replace(r, samples=tuple(samples[::-1])))
     return Evaluation((*CRAFTED.tasks, TaskResult("u", tuple(other))))
 
 
 def test_several_tasks_are_summed_apart_together_and_averaged() -> None:
     found = summary(two_tasks(), 5, extra={"u": {"oracle_branch": {}}})
     assert list(found["tasks"]) == ["t", "u"]
-    assert (found["n"], found["tasks"]["t"]["n"], found["tasks"]["u"]["n"]) == (16, 10, 6)
-    assert found["methods"]["sft"]["right"] == 6 + 5
+    assert (found["n"], found["tasks"]["t"]["n"], found["tasks"]["u"]["n"]) == (20, 10, 10)
+    assert found["methods"]["sft"]["right"] == 6 + 7
     assert "oracle_branch" in found["tasks"]["u"]
     assert "oracle_branch" not in found["tasks"]["t"]
     macro = found["macro"]["methods"]["sft"]
-    assert macro["accuracy"] == pytest.approx((6 / 9 + 5 / 6) / 2)
-    assert macro["difference"] == pytest.approx((1 / 9 + 1 / 6) / 2)
-    assert macro["ci95"][0] < macro["accuracy"] < macro["ci95"][1]
+    assert macro["accuracy"] == pytest.approx((6 / 9 + 7 / 10) / 2)
+    assert macro["difference"] == pytest.approx((1 / 9 + 2 / 10) / 2)
+    # One of its tasks has nine problems with a verdict, too few to draw from.
+    assert macro["ci95"] is None
+    strict = found["macro"]["methods"]["strict"]
+    assert strict["ci95"][0] < strict["accuracy"] == 0.5 < strict["ci95"][1]
+    assert (strict["difference"], strict["p"]) == (0, 1)
     assert macro["timing"]["speed_ratio"] == pytest.approx(3)
     # Holm over two tasks: the smaller of two p-values is doubled.
     draft = [found["tasks"][name]["methods"]["draft"]["vs_target"] for name in ("t", "u")]
@@ -257,8 +262,9 @@ def test_repeats_are_averaged_and_their_problems_are_the_units() -> None:
     assert found["n"] == 10
     assert (sft["right"], sft["num"], sft["accuracy"]) == (18, 27, before["accuracy"])
     # Three times the same text says nothing new: as long an interval as before, not one shorter by sqrt(3).
-    length, shorter = sft["ci95"][1] - sft["ci95"][0], 0.8 * (before["ci95"][1] - before["ci95"][0])
-    assert length > shorter
+    (low, high), (low_once, high_once) = (run["methods"]["strict"]["ci95"] for run in (found, once))
+    assert high - low > 0.8 * (high_once - low_once)
+    assert sft["ci95"] == [0, 1]
     assert sft["vs_target"]["p_mid"] is None
     assert sft["vs_target"]["p"] == pytest.approx(before["vs_target"]["p"], abs=0.01)
     assert sft["vs_target"]["num_problems"] == 9

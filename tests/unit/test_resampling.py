@@ -65,12 +65,13 @@ def test_the_same_data_give_the_same_interval_in_any_scale_and_not_in_another_or
 
 
 def test_data_without_spread_give_a_point_and_too_few_give_nothing() -> None:
-    assert bootstrap_interval(np.tile([6.0, 2.0], (9, 1)), mean_ratio) == (3, 3)
-    assert bootstrap_interval(np.array([[6.0, 2.0]]), mean_ratio) is None
+    assert bootstrap_interval(np.tile([6.0, 2.0], (12, 1)), mean_ratio) == (3, 3)
+    assert bootstrap_interval(skewed(9), mean_ratio) is None
+    assert bootstrap_interval(skewed(10), mean_ratio) is not None
     assert bootstrap_interval(np.zeros((0, 2)), mean_ratio) is None
-    assert bootstrap_interval(np.zeros((5, 2)), mean_ratio) is None
+    assert bootstrap_interval(np.zeros((15, 2)), mean_ratio) is None
     # Some resamples hold no decision at all: they are left out.
-    rare = np.array([[1.0, 1.0]] + [[0.0, 0.0]] * 4 + [[0.0, 1.0]])
+    rare = np.array([[1.0, 1.0]] + [[0.0, 0.0]] * 9 + [[0.0, 1.0]])
     low, high = bootstrap_interval(rare, mean_ratio) or (-1, -1)
     assert 0 <= low <= 0.5 <= high <= 1
 
