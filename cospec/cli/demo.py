@@ -24,6 +24,7 @@ from cospec.cli.options import (
 from cospec.jsonl import dumps, write_json_atomic, write_jsonl_atomic
 
 if TYPE_CHECKING:
+    from cospec.engine.record import Rollout
     from cospec.pair import Pair, PairSpec
     from cospec.prompt_rows import PromptRow
 
@@ -217,7 +218,7 @@ class _Demo:
         from cospec.arbiter.adapter import arbiter_rule
         from cospec.config import to_yaml
         from cospec.engine.rules import rule_named
-        from cospec.evaluation import EvalSettings, Method, Sample, evaluate, summary
+        from cospec.evaluation import EvalSettings, EvalTask, Method, Sample, evaluate, summary
         from cospec.evaluation.plots import plot_summary
         from cospec.evaluation.run import EvalRun
         from cospec.scoring import scorer_for
@@ -236,20 +237,19 @@ class _Demo:
             max_new_tokens=self.settings.max_new_tokens,
             batch_size=self.settings.batch_size,
         )
-        run = EvalRun(
-            self.out / "eval", {"demo": to_yaml(self.settings), "methods": {m.name: m.rule_name for m in methods}}
-        )
+        task = EvalTask(SCORER, tuple(rows), scorer_for(SCORER), SCORER)
+        described = {"methods": {m.name: m.rule_name for m in methods}, "tasks": {task.name: {"num": len(rows)}}}
+        run = EvalRun(self.out / "eval", {"demo": to_yaml(self.settings)} | described)
         kept = run.samples()
-        missing = len(methods) * len(rows) - sum(len(samples) for samples in kept.values())
-        with self._progress("eval", missing) as step:
+        with self._progress("eval", len(methods) * len(rows) - len(kept)) as step:
 
-            def on_sample(method: str, sample: Sample) -> None:
-                run.add(method, sample)
+            def on_sample(sample: Sample, rollout: Rollout) -> None:
+                run.add(sample)
                 step()
 
-            done = evaluate(pair, methods, rows, scorer_for(SCORER), settings, kept=kept, on_sample=on_sample)
+            done = evaluate(pair, methods, [task], settings, kept=kept, on_sample=on_sample)
         numbers = summary(done, self.settings.num_draft_tokens)
-        run.finish(numbers)
+        run.finish(numbers, [task])
         plot_summary(numbers, self.out / "summary.png")
         return numbers
 

@@ -63,17 +63,20 @@ def describe(
 ) -> dict[str, Any]:
     """What decides the results besides the problems, as JSON: common settings, and each method's under "methods"."""
     from cospec.arbiter.adapter import pins_of
+    from cospec.evaluation.environment import environment
 
     common = asdict(options)
     del common["bonus"]
     pins = asdict(pins_of(pair, "own"))
     return {
         "pair": asdict(pair.spec),
-        "pair_digest": _digest([dumps([pins["draft"], pins["target"], pins["tokenizer_digest"]]).encode()]),
+        "pair_digest": digest([dumps([pins["draft"], pins["target"], pins["tokenizer_digest"]]).encode()]),
         "device": pair.device.type,
         "dtype": str(next(pair.target.parameters()).dtype),
+        "attn": pair.target.config._attn_implementation,
         **common,
         "methods": {method.name: _describe_method(method, choices[method.name]) for method in methods},
+        "environments": [environment(pair.device)],
     }
 
 
@@ -81,18 +84,22 @@ def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
     described: dict[str, Any] = {"rule": method.rule_name, "bonus": method.bonus_in_use}
     if choice.arbiter is not None:
         files = sorted(file for file in choice.arbiter.iterdir() if file.suffix in (".safetensors", ".json"))
-        digest = _digest(file.read_bytes() for file in files)
-        described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter), "arbiter_digest": digest}
+        described |= {
+            "threshold": choice.threshold,
+            "arbiter": str(choice.arbiter),
+            "arbiter_digest": digest(file.read_bytes() for file in files),
+        }
     return described
 
 
 def describe_rows(rows: Sequence[PromptRow]) -> dict[str, Any]:
     """Number and digest of the problems; the digest changes with any prompt or gold answer."""
-    digest = _digest(dumps(row.scorer_row()).encode() for row in rows)
-    return {"num_problems": len(rows), "problems_digest": digest}
+    found = digest(dumps(row.scorer_row()).encode() for row in rows)
+    return {"num_problems": len(rows), "problems_digest": found}
 
 
-def _digest(parts: Iterable[bytes]) -> str:
+def digest(parts: Iterable[bytes]) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of all parts behind one another."""
     found = hashlib.sha256()
     for part in parts:
         found.update(part)

@@ -39,6 +39,8 @@ class _Row:
     length: int
     limit: int
     prefill_s: float = 0.0
+    active_s: float = 0.0
+    parts_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
     started: float = field(default_factory=time.perf_counter)
     output_ids: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
@@ -168,6 +170,7 @@ class _Batch:
     def advance(self) -> Iterator[tuple[int, Rollout]]:
         """One round of every row; yields those that ended and refills their places."""
         engine = self.engine
+        started, before = time.perf_counter(), engine.clock.parts()
         contexts, most = self._contexts()
         assert torch.equal(self.models.target.cache.lengths, contexts.lengths - 1), "cache and text have parted"
         bonus = engine.settings.bonus == "target"
@@ -175,8 +178,10 @@ class _Batch:
         engine.clock.num_target_passes += 1
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)
+        blocks = list(_blocks(played, contexts.lengths.tolist()))
+        self._share(time.perf_counter() - started, before)
         finished = []
-        for place, block in enumerate(_blocks(played, contexts.lengths.tolist())):
+        for place, block in enumerate(blocks):
             index, row = self.rows[place]
             row.blocks.append(block)
             row.output_ids.extend(block.emitted_ids)
@@ -186,6 +191,15 @@ class _Batch:
                 yield index, self._rollout(row, reason)
                 finished.append(place)
         self._refill(finished)
+
+    def _share(self, seconds: float, before: tuple[float, float, float]) -> None:
+        """Divide a round's seconds among its rows; what a caller does between two rollouts is in none of them."""
+        num_rows = len(self.rows)
+        spent = [now - then for now, then in zip(self.engine.clock.parts(), before, strict=True)]
+        for _, row in self.rows:
+            row.active_s += seconds / num_rows
+            draft, target, arbiter = (have + part / num_rows for have, part in zip(row.parts_s, spent, strict=True))
+            row.parts_s = (draft, target, arbiter)
 
     def _contexts(self) -> tuple[Contexts, int]:
         """What the round works on, and the most positions any row may draft."""
@@ -225,7 +239,7 @@ class _Batch:
             blocks=tuple(row.blocks),
             finish_reason=reason,
             settings=engine.settings,
-            timings=Timings(time.perf_counter() - row.started, row.prefill_s),
+            timings=Timings(time.perf_counter() - row.started, row.prefill_s, row.active_s, *row.parts_s),
         )
 
     def _refill(self, places: list[int]) -> None:
@@ -266,7 +280,9 @@ class _Batch:
             self.scorer.admit(rows[short], self.ids[rows[short]], lengths[short])
         clock.lap("prefill_s")
         for place in places:
-            self.rows[place][1].prefill_s = clock.prefill_s - before
+            row = self.rows[place][1]
+            row.prefill_s = clock.prefill_s - before
+            row.active_s += row.prefill_s / len(places)
 
     def _prefill(self, cached: CachedModel, rows: Tensor, lengths: Tensor) -> None:
         cached.cache.lengths[rows] = 0

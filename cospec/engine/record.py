@@ -83,10 +83,19 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds from admission to the end; ``prefill_s`` is shared by the rows admitted together."""
+    """Seconds from admission to the end; ``prefill_s`` is shared by the rows admitted together.
+
+    ``active_s`` is this row's share of the engine's work: the seconds of every prefill and every round divided evenly
+    among the rows that took part, so that it adds up to the engine's whole time over the rows of a run. ``draft_s``,
+    ``target_s`` and ``arbiter_s`` are the parts of it that rounds spent there.
+    """
 
     wall_s: float = 0.0
     prefill_s: float = 0.0
+    active_s: float = 0.0
+    draft_s: float = 0.0
+    target_s: float = 0.0
+    arbiter_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

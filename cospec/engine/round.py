@@ -67,6 +67,10 @@ class Clock:
             setattr(self, part, getattr(self, part) + now - self._since)
         self._since = now
 
+    def parts(self) -> tuple[float, float, float]:
+        """Seconds of draft, target and arbiter so far."""
+        return self.draft_s, self.target_s, self.arbiter_s
+
 
 @dataclass(frozen=True, slots=True)
 class Models:

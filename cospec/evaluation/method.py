@@ -1,22 +1,22 @@
-"""One method over one set of prompts: from rows to scored samples, with the time that decoding took."""
+"""One method over one set of prompts: from rows to judged samples."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from cospec.engine.decode import Engine, Request
-from cospec.engine.record import Bonus, FinishReason, Rollout, Sampling
+from cospec.engine.record import Bonus, Rollout, Sampling
 from cospec.engine.rules import ArbiterRule, Rule, rule_named
+from cospec.evaluation.sample import Sample, sample_of
+from cospec.evaluation.scoring import score_all
+from cospec.evaluation.task import EvalTask
 from cospec.pair import Pair
 from cospec.prompt_rows import PromptRow
 from cospec.prompts import row_prompt_ids
-from cospec.rewards import RewardConfig, rollout_reward
-from cospec.scoring import UserScorer, safe_score
-from cospec.scoring.verdict import VerdictKind
+from cospec.rewards import RewardConfig
 
 #: Enough to touch every kind of pass once; the warm-up is thrown away.
 _WARM_UP_TOKENS = 12
@@ -24,7 +24,10 @@ _WARM_UP_TOKENS = 12
 
 @dataclass(frozen=True, slots=True)
 class EvalSettings:
-    """How every method of an evaluation decodes, and the reward that arbiters are measured by."""
+    """How every method of an evaluation decodes, and the reward that arbiters are measured by.
+
+    Repeat r of ``repeats`` decodes with seed ``seed + r``; ``workers`` is how many texts are judged at once.
+    """
 
     num_draft_tokens: int = 5
     max_new_tokens: int = 512
@@ -32,8 +35,19 @@ class EvalSettings:
     eos_token_ids: tuple[int, ...] | None = None
     batch_size: int = 8
     seed: int = 0
+    repeats: int = 1
     raw: bool = False
+    workers: int = 1
     reward: RewardConfig = field(default_factory=RewardConfig)
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1 or self.workers < 1:
+            raise ValueError(f"{self.repeats} repeats with {self.workers} workers: both must be at least 1")
+        if self.repeats > 1 and self.sampling.greedy:
+            raise ValueError(
+                f"{self.repeats} repeats at temperature 0 would write the same text {self.repeats} times: set a "
+                "temperature above 0, or one repeat"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,7 @@ class Method:
             return None
         return self.bonus or self.rule.default_bonus
 
-    def engine(self, pair: Pair, settings: EvalSettings) -> Engine:
+    def engine(self, pair: Pair, settings: EvalSettings, repeat: int = 0) -> Engine:
         """The engine that decodes this method; ValueError for settings that cannot work."""
         alone = isinstance(self.rule, str)
         return Engine(
@@ -71,49 +85,8 @@ class Method:
             sampling=settings.sampling,
             eos_token_ids=settings.eos_token_ids,
             batch_size=settings.batch_size,
-            seed=settings.seed,
+            seed=settings.seed + repeat,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One problem under one method; the counters are those of method section 1.
-
-    ``reward`` is the rollout reward of arbiters, None for other methods and failed scorers. ``decode_s`` is how long
-    the method had been decoding when this sample ended, so that the largest one is the method's whole time.
-    """
-
-    id: str | int
-    verdict: VerdictKind
-    extracted: str | None
-    reason: str
-    num_tokens: int
-    finish_reason: FinishReason
-    num_rounds: int
-    num_drafted: int
-    num_accepted: int
-    num_mismatches: int
-    num_kept: int
-    reward: float | None
-    decode_s: float
-    text: str
-
-    @property
-    def is_failure(self) -> bool:
-        """The scorer failed: the sample is neither right nor wrong."""
-        return self.verdict in ("timeout", "error")
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON-ready mapping that `sample_from_json` reads back."""
-        return dataclasses.asdict(self)
-
-
-def sample_from_json(row: Mapping[str, Any]) -> Sample:
-    """Rebuild a sample; ValueError for a record of another version."""
-    try:
-        return Sample(**row)
-    except TypeError as error:
-        raise ValueError(f"sample {row.get('id')!r} is of another version ({error}): evaluate anew") from error
 
 
 def requests_of(pair: Pair, rows: Sequence[PromptRow], *, raw: bool = False) -> list[Request]:
@@ -121,52 +94,47 @@ def requests_of(pair: Pair, rows: Sequence[PromptRow], *, raw: bool = False) -> 
     return [Request(row.id, row_prompt_ids(pair, row, raw=raw)) for row in rows]
 
 
+Judged = tuple[Sample, Rollout]
+
+
 def run_method(
     pair: Pair,
     method: Method,
+    task: EvalTask,
     rows: Sequence[PromptRow],
-    scorer: UserScorer,
     settings: EvalSettings,
-    seconds_before: float = 0.0,
-) -> Iterator[Sample]:
-    """Decode and score the rows, yielding samples as they end; the clock runs while the engine decodes, only then.
+    repeat: int = 0,
+) -> Iterator[list[Judged]]:
+    """Decode and judge ``rows`` of the task, yielding samples as they end, as many together as are judged at once.
 
-    The first batch runs once before, short and untimed, so that no method pays for first calls.
+    The first batch of the engine runs once before, short and thrown away, so that no method pays for first calls.
+    Texts are judged while the engine waits: decoding never shares the machine with a scorer. An interrupt comes through
+    after what is decoded has been judged and yielded.
     """
     requests = requests_of(pair, rows, raw=settings.raw)
     warm_up = dataclasses.replace(settings, max_new_tokens=min(settings.max_new_tokens, _WARM_UP_TOKENS))
     method.engine(pair, warm_up).rollouts(requests[: settings.batch_size])
-    seconds = seconds_before
-    finished = method.engine(pair, settings).run(requests)
-    while True:
-        start = time.perf_counter()
-        item = next(finished, None)
-        seconds += time.perf_counter() - start
-        if item is None:
-            return
-        index, rollout = item
-        reward = settings.reward if method.is_arbiter else None
-        yield _sample(rollout, rows[index], scorer, reward, seconds)
+    decoded: list[tuple[PromptRow, Rollout]] = []
+    at_once = settings.workers if task.scores_in_parallel else 1
+    try:
+        for index, rollout in method.engine(pair, settings, repeat).run(requests):
+            decoded.append((rows[index], rollout))
+            if len(decoded) == at_once:
+                yield _judged(decoded, method, task, settings, repeat)
+                decoded = []
+    except KeyboardInterrupt:
+        yield _judged(decoded, method, task, settings, repeat)
+        raise
+    yield _judged(decoded, method, task, settings, repeat)
 
 
-def _sample(
-    rollout: Rollout, row: PromptRow, scorer: UserScorer, reward: RewardConfig | None, seconds: float
-) -> Sample:
-    verdict = safe_score(scorer, rollout.text, row.scorer_row())
-    rewarded = reward is not None and not verdict.is_failure
-    return Sample(
-        id=rollout.id,
-        verdict=verdict.kind,
-        extracted=verdict.extracted,
-        reason=verdict.reason,
-        num_tokens=len(rollout.output_ids),
-        finish_reason=rollout.finish_reason,
-        num_rounds=rollout.num_rounds,
-        num_drafted=rollout.num_drafted,
-        num_accepted=rollout.num_accepted,
-        num_mismatches=rollout.num_mismatches,
-        num_kept=rollout.num_kept,
-        reward=rollout_reward(rollout, verdict.is_right, reward) if rewarded and reward else None,
-        decode_s=seconds,
-        text=rollout.text,
-    )
+def _judged(
+    decoded: Sequence[tuple[PromptRow, Rollout]], method: Method, task: EvalTask, settings: EvalSettings, repeat: int
+) -> list[Judged]:
+    texts = [rollout.text for _, rollout in decoded]
+    verdicts = score_all(task, texts, [row for row, _ in decoded], settings.workers)
+    reward = settings.reward if method.is_arbiter else None
+    return [
+        (sample_of(rollout, task.name, method.name, repeat, verdict, reward), rollout)
+        for (_, rollout), verdict in zip(decoded, verdicts, strict=True)
+    ]

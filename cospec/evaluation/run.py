@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from cospec.evaluation.method import Sample, sample_from_json
-from cospec.jsonl import append_jsonl, drop_torn_tail, dumps, read_jsonl, write_json_atomic
+from cospec.engine.record import Rollout
+from cospec.evaluation.sample import Sample, sample_from_json
+from cospec.evaluation.task import EvalTask
+from cospec.jsonl import append_jsonl, drop_torn_tail, dumps, read_jsonl, write_json_atomic, write_jsonl_atomic
 
-SETTINGS, SAMPLES, RESULTS = "settings.json", "samples.jsonl", "results.json"
+SETTINGS, SAMPLES, RESULTS, ROLLOUTS = "settings.json", "samples.jsonl", "results.json", "rollouts"
+#: Parts of the settings that hold one entry per name; a later run may add names.
+_BY_NAME = ("tasks", "methods")
+#: What the results do not depend on: recorded, once for every kind that took part.
+ENVIRONMENTS = "environments"
 
 
 class EvalRun:
-    """``settings`` holds what is common to all methods and, under "methods", what is particular to each.
+    """``settings`` holds what is common to all samples and, under "tasks" and "methods", what is particular to each.
 
-    Samples are kept by method and belong to one settings file. Opening a directory whose settings differ in anything
-    common, or in a method of the same name, raises ValueError that names the difference; other methods may be added.
+    Samples belong to one settings file. Opening a directory whose settings differ in anything common, or in a task or
+    method of the same name, raises ValueError that names the difference; further tasks and methods may be added.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
@@ -29,38 +35,86 @@ class EvalRun:
             wanted = _merged(json.loads(path.read_text(encoding="utf-8")), wanted, directory)
         elif (directory / SAMPLES).exists():
             raise ValueError(f"{directory} holds {SAMPLES} without {SETTINGS}: it is no evaluation; name another --out")
+        self.settings: dict[str, Any] = wanted
         write_json_atomic(path, wanted)
         drop_torn_tail(directory / SAMPLES)
 
-    def samples(self) -> dict[str, list[Sample]]:
-        """All samples written so far, by method."""
-        found: dict[str, list[Sample]] = defaultdict(list)
-        path = self.directory / SAMPLES
-        for row in read_jsonl(path) if path.exists() else ():
-            found[str(row.pop("method", None))].append(sample_from_json(row))
-        return dict(found)
+    def samples(self) -> list[Sample]:
+        """All samples written so far."""
+        return read_samples(self.directory / SAMPLES)
 
-    def add(self, method: str, sample: Sample) -> None:
+    def add(self, sample: Sample) -> None:
         """Write one sample."""
-        append_jsonl(self.directory / SAMPLES, [{"method": method} | sample.to_json()])
+        append_jsonl(self.directory / SAMPLES, [sample.to_json()])
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write the summary."""
+    def rollouts(self, task: str, method: str) -> Path:
+        """Where complete records of a method on a task lie, if they are kept."""
+        return self.directory / ROLLOUTS / f"{quote(f'{task}/{method}', safe='')}.jsonl"
+
+    def add_rollout(self, sample: Sample, rollout: Rollout) -> None:
+        """Write the complete record of a sample; call it before `add`."""
+        append_jsonl(self.rollouts(sample.task, sample.method), [rollout.to_json()])
+
+    def forget_rollouts_without_samples(self) -> None:
+        """Drop records whose sample was not written any more: that problem will be decoded again."""
+        ids: dict[Path, set[str | int]] = {}
+        for sample in self.samples():
+            ids.setdefault(self.rollouts(sample.task, sample.method), set()).add(sample.id)
+        for path in (self.directory / ROLLOUTS).glob("*.jsonl"):
+            drop_torn_tail(path)
+            rows = list(read_jsonl(path))
+            kept = [row for row in rows if row["id"] in ids.get(path, set())]
+            if len(kept) < len(rows):
+                write_jsonl_atomic(path, kept)
+
+    def finish(self, summary: Mapping[str, Any], tasks: Sequence[EvalTask]) -> None:
+        """Write the summary, and the samples anew: by task and method as in the settings, by repeat, by problem.
+
+        Samples of tasks that are not among ``tasks`` keep their order.
+        """
+        names, methods = list(self.settings["tasks"]), list(self.settings["methods"])
+        rows = {(task.name, row.id): index for task in tasks for index, row in enumerate(task.rows)}
+
+        def place(sample: Sample) -> tuple[int, int, int, int]:
+            row = rows.get(sample.key.problem, 0)
+            return names.index(sample.task), methods.index(sample.method), sample.repeat, row
+
+        samples = self.samples()
+        ordered = sorted(samples, key=place)
+        if ordered != samples:
+            self.replace(ordered)
         write_json_atomic(self.directory / RESULTS, summary)
+
+    def replace(self, samples: Sequence[Sample]) -> None:
+        """Write all samples anew, at once."""
+        write_jsonl_atomic(self.directory / SAMPLES, (sample.to_json() for sample in samples))
+
+
+def read_samples(path: Path) -> list[Sample]:
+    """The samples of a file, which may be missing."""
+    return [sample_from_json(row) for row in read_jsonl(path)] if path.exists() else []
 
 
 def _merged(before: dict[str, Any], wanted: dict[str, Any], directory: Path) -> dict[str, Any]:
-    methods = before["methods"] | wanted["methods"]
-    differences = _differences(before | {"methods": {}}, wanted | {"methods": {}})
-    for name in before["methods"].keys() & wanted["methods"].keys():
-        lines = _differences(before["methods"][name], wanted["methods"][name])
-        differences += [f"{name}.{line}" for line in lines]
+    """Both settings in one, the names of the earlier ones first."""
+    own: dict[str, Any] = {ENVIRONMENTS: [], **{part: {} for part in _BY_NAME}}
+    differences = _differences(before | own, wanted | own)
+    for part in _BY_NAME:
+        old, new = before.get(part, {}), wanted.get(part, {})
+        for name in [name for name in old if name in new]:
+            differences += [f"{name}.{line}" for line in _differences(_named(old[name]), _named(new[name]))]
     if differences:
         raise ValueError(
             f"{directory} holds an evaluation under other settings ({'; '.join(differences[:4])}): name another --out, "
             "or remove the directory"
         )
-    return wanted | {"methods": methods}
+    joined = {part: before.get(part, {}) | wanted.get(part, {}) for part in _BY_NAME}
+    known, now = before.get(ENVIRONMENTS, []), wanted.get(ENVIRONMENTS, [])
+    return wanted | joined | {ENVIRONMENTS: known + [entry for entry in now if entry not in known]}
+
+
+def _named(entry: Any) -> Mapping[str, Any]:
+    return entry if isinstance(entry, dict) else {"rule": entry}
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

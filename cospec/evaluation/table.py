@@ -1,8 +1,8 @@
-"""A summary as a table for people."""
+"""A summary as tables for people: one per task, one over tasks, and sentences for what tables cannot show."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -14,73 +14,218 @@ _COLUMNS = (
     "right/n",
     "accuracy, %\n[95 % CI]",
     "p vs\ntarget",
+    "p adj.",
     "tokens\n/round",
     "passes\n/token",
-    "tokens/s\nratio",
+    "tokens/s ratio\n[95 % CI]",
+    "length\nratio",
     "keep\nrate",
     "mean\nreward",
 )
+_MACRO_COLUMNS = (
+    "method",
+    "accuracy, %\n[95 % CI]",
+    "minus target, points\n[95 % CI]",
+    "p",
+    "tokens/s ratio\n[95 % CI]",
+    "length ratio\n[95 % CI]",
+)
+_AGAINST_COLUMNS = (
+    "method",
+    "gained, lost",
+    "new minus old, points\n[95 % CI]",
+    "p",
+    "p adj.",
+    "tokens/s ratio\n[95 % CI]",
+    "length ratio\n[95 % CI]",
+)
 #: What the table needs: on a narrower terminal, or in a pipe, folded lines are easier to read than cut numbers.
-_WIDTH = 106
+_WIDTH = 132
 
 
 def print_summary(summary: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print the methods side by side, and below them how draft, target and the arbiters complement each other."""
+    """Print the methods of every task side by side with what must be known beside them, and the means over tasks."""
     console = console or Console()
     console.width = max(console.width, _WIDTH)
-    title = f"{summary['n']} problems, {summary['k']} draft tokens a round"
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for index, column in enumerate(_COLUMNS):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
-    for name, method in summary["methods"].items():
-        table.add_row(*_row(name, method))
+    tasks = summary["tasks"]
+    for name, task in tasks.items():
+        _print_task(name, task, len(tasks), console)
+    if len(tasks) > 1:
+        _print_macro(summary["macro"], console)
+
+
+def _print_task(name: str, task: Mapping[str, Any], num_tasks: int, console: Console) -> None:
+    title = f"{name}: {task['n']} problems, {task['k']} draft tokens a round"
+    table = _table(title, [column for column in _COLUMNS if num_tasks > 1 or column != "p adj."])
+    for method_name, method in task["methods"].items():
+        cells = _row(method_name, method)
+        table.add_row(
+            *(cell for column, cell in zip(_COLUMNS, cells, strict=True) if num_tasks > 1 or column != "p adj.")
+        )
     console.print(table)
-    for line in lines(summary):
+    for line in lines(task):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def lines(summary: Mapping[str, Any]) -> list[str]:
-    """What the table cannot show, one sentence each."""
-    found = []
-    if summary["union_accuracy"] is not None:
-        found.append(
-            f"draft or target alone (oracle union): {summary['union_accuracy']:.1%}; only the draft solves "
-            f"{summary['non_nested']}, neither solves {summary['num_neither_alone']}"
+def _print_macro(macro: Mapping[str, Any], console: Console) -> None:
+    table = _table(f"mean of {macro['num_tasks']} tasks (ratios: geometric mean)", _MACRO_COLUMNS)
+    for name, method in macro["methods"].items():
+        table.add_row(
+            name,
+            _percent(method["accuracy"], method["ci95"]),
+            _percent(method["difference"], method["difference_ci95"], signed=True),
+            _p(method["p"]),
+            _number(method["timing"]["speed_ratio"], interval=method["timing"]["speed_ratio_ci95"]),
+            _number(method["length_ratio"], interval=method["length_ratio_ci95"]),
         )
-    for name in summary["lost_share"]:
-        found.append(
-            f"{name}: recovers {_share(summary['recovered_share'][name])} of what only the draft solves, loses "
-            f"{_share(summary['lost_share'][name])} of what the target solves, solves "
-            f"{_share(summary['solved_by_neither_alone'][name])} of what neither solves alone"
-        )
-    for name, method in summary["methods"].items():
-        if method["num_failed"]:
-            found.append(f"{name}: the scorer failed on {method['num_failed']} samples, which count nowhere")
-        if method["truncated"]:
-            found.append(f"{name}: {method['truncated']:.1%} of the texts were cut by the length limit")
-    return found
+    console.print(table)
+
+
+def print_against(compared: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print two runs side by side: what the new one gains or loses, by task and method."""
+    console = console or Console()
+    console.width = max(console.width, _WIDTH)
+    for task, methods in compared["tasks"].items():
+        table = _table(f"{task}: {compared['new']} against {compared['old']}", _AGAINST_COLUMNS)
+        for name, method in methods.items():
+            timing = method["timing"] or {"speed_ratio": None, "speed_ratio_ci95": None}
+            table.add_row(
+                name,
+                f"+{method['gained']} -{method['lost']} of {method['num_problems']}",
+                _percent(method["difference"], method["ci95"], signed=True),
+                _p(method["p"]),
+                _p(method["p_adjusted"]),
+                _number(timing["speed_ratio"], interval=timing["speed_ratio_ci95"]),
+                _number(method["length_ratio"], interval=method["length_ratio_ci95"]),
+            )
+        console.print(table)
+    for line in [*compared["differences"], *(f"only in one run: {name}" for name in compared["left_out"])]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    return table
 
 
 def _row(name: str, method: Mapping[str, Any]) -> list[str]:
-    low, high = (100 * bound for bound in method["ci95"])
-    accuracy = "-" if method["accuracy"] is None else f"{100 * method['accuracy']:.1f} [{low:.1f}, {high:.1f}]"
-    p = method["p_vs_target"]
+    timing, failed = method["timing"], method["num_failed"]
     return [
         name,
-        f"{method['right']}/{method['num']}",
-        accuracy,
-        "-" if p is None else f"{p:.2g}",
+        f"{method['right']}/{method['num']}" + (f" ({failed} failed)" if failed else ""),
+        _percent(method["accuracy"], method["ci95"]),
+        _p(method["p_vs_target"]),
+        _p(method["p_adjusted"]),
         _number(method["tokens_per_round"]),
         _number(method["target_passes_per_token"], 3),
-        _number(method["speed_ratio"]),
+        _number(timing["speed_ratio"], interval=None if method["rule"] == "target" else timing["speed_ratio_ci95"]),
+        _number(method["length_ratio"]),
         _number(method["keep_rate"]),
         _number(method.get("mean_reward"), 3),
     ]
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+# --- sentences -------------------------------------------------------------------------------------------------------
 
 
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
+def lines(task: Mapping[str, Any]) -> list[str]:
+    """What the table of a task cannot show, one sentence each."""
+    found = _complementarity_lines(task)
+    for name, method in task["methods"].items():
+        found += [f"{name}: {line}" for line in (*_claims(method), *_troubles(method))]
+    for name, agreement in task.get("oracle_branch", {}).items():
+        found.append(f"{name}: {_agreement(agreement)}")
+    for name, check in task.get("spot_check", {}).items():
+        found.append(
+            f"{name}: {check['num_equal']} of {check['num']} texts are the same token for token at batch size 1"
+        )
+    return found
+
+
+def _complementarity_lines(task: Mapping[str, Any]) -> list[str]:
+    found = []
+    shares = task["complementarity"]
+    if shares["union"] is not None:
+        found.append(
+            f"draft or target alone (oracle union): {_share(shares['union'])}; only the draft solves "
+            f"{_share(shares['only_draft'])}, neither solves {task['num_neither_alone']}"
+        )
+    for name in task["lost_share"]:
+        mine = shares["methods"][name]
+        found.append(
+            f"{name}: recovers {_share(mine['recovered'])} of what only the draft solves, loses {_share(mine['lost'])} "
+            f"of what the target solves, solves {_share(mine['of_neither'])} of what neither solves alone"
+        )
+    return found
+
+
+def _claims(method: Mapping[str, Any]) -> list[str]:
+    """What the comparison with the target alone supports, and what it could have seen."""
+    found = [_accuracy_claim(method["vs_target"])] if method["vs_target"] else []
+    ratio, interval = method["timing"]["speed_ratio"], method["timing"]["speed_ratio_ci95"]
+    if method["rule"] != "target" and ratio is not None and ratio <= 1:
+        slower = "slower than" if interval and interval[1] < 1 else "no faster than"
+        found.append(f"{slower} the target alone ({_number(ratio, interval=interval)} times its tokens/s)")
+    return found
+
+
+def _accuracy_claim(compared: Mapping[str, Any]) -> str:
+    low, high = (100 * bound for bound in compared["ci95"])
+    shown = "" if compared["not_inferior"] else "not shown to be "
+    seen = compared["min_detectable"]
+    power = f"; 80 % power to find a difference of {100 * seen:.1f} points" if seen else ""
+    return (
+        f"{100 * compared['difference']:+.1f} points against the target [{low:+.1f}, {high:+.1f}], half-width "
+        f"{100 * compared['half_width']:.1f} (+{compared['gained']} -{compared['lost']} on {compared['num_problems']} "
+        f"problems); {shown}non-inferior at a margin of {100 * compared['margin']:g} points "
+        f"(p {_p(compared['p_inferior_adjusted'])}){power}"
+    )
+
+
+def _troubles(method: Mapping[str, Any]) -> list[str]:
+    found = []
+    if method["num_failed"]:
+        late = f", {method['num_timeout']} of them timed out" if method["num_timeout"] else ""
+        found.append(f"the scorer failed on {method['num_failed']} samples{late}, which count nowhere")
+    if method["truncated"]:
+        found.append(f"{method['truncated']:.1%} of the texts were cut by the length limit")
+    if method["repetitive"]:
+        found.append(f"{method['repetitive']:.1%} of the texts end in a loop")
+    return found
+
+
+def _agreement(agreement: Mapping[str, Any]) -> str:
+    return (
+        f"agrees with the better branch in {_share(agreement['agreement'])} of the decisions where the branches differ "
+        f"({agreement['num_decisions']} decisions in {agreement['num_problems']} problems)"
+    )
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _number(value: float | None, digits: int = 2, interval: Sequence[float] | None = None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}" + (f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]" if interval else "")
+
+
+def _percent(value: float | None, interval: Sequence[float] | None, signed: bool = False) -> str:
+    if value is None:
+        return "-"
+    sign = "+" if signed else ""
+    bounds = f" [{100 * interval[0]:{sign}.1f}, {100 * interval[1]:{sign}.1f}]" if interval else ""
+    return f"{100 * value:{sign}.1f}{bounds}"
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2g}"
+
+
+def _share(share: Mapping[str, Any] | None) -> str:
+    if share is None or share["share"] is None:
+        return "-"
+    low, high = (100 * bound for bound in share["ci95"])
+    return f"{share['count']}/{share['num']} ({share['share']:.1%} [{low:.1f}, {high:.1f}])"

@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +20,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from cospec.arbiter.adapter import CONFIG_NAME
 from cospec.config import to_yaml
 from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl, write_json_atomic, write_jsonl_atomic
+from cospec.provenance import git_state, package_versions
 
 _CHECKPOINT_FILES = ("adapter_model.safetensors", CONFIG_NAME, "optimizer.pt", "trainer_state.json")
 _PACKAGES = ("cospec", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "deepspeed")
@@ -106,33 +105,11 @@ def provenance(inputs: Sequence[str]) -> dict[str, Any]:
         "argv": sys.argv,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": sys.version.split()[0],
-        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
-        "git": _git(),
+        "packages": package_versions(_PACKAGES),
+        "git": git_state(),
         "world_size": int(os.environ.get("WORLD_SIZE", "1")),
         "inputs": {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in inputs},
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _git() -> dict[str, str] | None:
-    """Revision and uncommitted diff of the code, where it runs from a checkout."""
-    folder = Path(__file__).parent
-
-    def ask(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    revision = ask("rev-parse", "HEAD")
-    return {"revision": revision, "diff": ask("diff", "HEAD", "--", ".") or ""} if revision else None
 
 
 #: What a line on the terminal shows of a step, where there is no progress bar; metrics.jsonl has everything.

@@ -34,7 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(folder, (*common, "--arbiter", f"sft={folder / 'arbiter'}"))
 
 
-def test_an_evaluation_leaves_its_record_and_goes_on_after_a_stop(files: Files, tmp_path: Path) -> None:
+def test_an_evaluation_leaves_its_record(files: Files, tmp_path: Path) -> None:
     out = tmp_path / "run"
     asked = ("--methods", "draft,strict,always", "--out", str(out), "--scorer", "parity_scorer:score")
     first = run_process(*files.arguments, *asked, "--plot", str(tmp_path / "plot.png"), "--json", cwd=files.folder)
@@ -50,26 +50,107 @@ def test_an_evaluation_leaves_its_record_and_goes_on_after_a_stop(files: Files, 
     assert all((method["num"], method["num_failed"]) == (11, 1) for method in methods.values())
     assert methods["draft"]["target_passes_per_token"] is None
     assert methods["target"]["target_passes_per_token"] == 1
+    assert methods["target"]["timing"]["speed_ratio"] == 1
     assert methods["strict"]["right"] == methods["target"]["right"]
     assert methods["always"]["right"] == methods["draft"]["right"]
     assert methods["always"]["tokens_per_round"] > methods["strict"]["tokens_per_round"] > 1
     assert methods["sft"]["mean_reward"] is not None
     assert "mean_reward" not in methods["strict"]
     samples = read_rows((out / "samples.jsonl").read_text())
-    assert len({(sample["method"], sample["id"]) for sample in samples}) == len(samples) == 60
+    order = [(name, index) for name in methods for index in range(12)]
+    assert [(sample["method"], sample["id"]) for sample in samples] == order
+    settings = json.loads((out / "settings.json").read_text())
+    assert settings == found["settings"]
+    assert {"pair", "device", "dtype", "attn", "batch_size", "num_draft_tokens", "seed", "repeats"} <= settings.keys()
+    assert settings["tasks"]["rows"].keys() == {
+        "scorer",
+        "file",
+        "num_problems",
+        "problems_digest",
+        "prompt_digest",
+        "raw",
+    }
+    assert {"python", "packages", "git", "machine"} == settings["environments"][0].keys()
 
-    cut = [json.dumps(sample) for sample in samples if sample["method"] != "sft"]
-    rest = [json.dumps(sample) for sample in samples if sample["method"] == "sft"]
-    (out / "samples.jsonl").write_text("\n".join([*cut, *rest[:4]]) + "\n" + rest[4][:30])
-    second = run_process(*files.arguments, *asked, "--json", cwd=files.folder)
+
+def test_methods_and_tasks_can_be_added_to_a_run(files: Files, tmp_path: Path) -> None:
+    pair = (
+        "eval",
+        "--pair",
+        files.arguments[2],
+        "--max-new-tokens",
+        "4",
+        "--num",
+        "3",
+        "--raw",
+        "--out",
+        tmp_path / "a",
+    )
+    first = run_here(*pair, "--task", "word_problems", "--methods", "target", "--json")
+    assert first.exit_code == 0, first.output
+    more = ("--task", "word_problems", "--task", "word_problems@train", "--methods", "strict")
+    second = run_here(*pair, *more)
+    assert second.exit_code == 0, second.output
+    assert "target on word_problems: 3 of 3 samples are there already, not run again" in second.stderr
+    for part in ("word_problems: 3 problems", "word_problems@train: 3 problems", "mean of 2 tasks", "p adj."):
+        assert part in second.stdout
+    found = json.loads((tmp_path / "a" / "results.json").read_text())
+    assert list(found["tasks"]) == list(found["settings"]["tasks"]) == ["word_problems", "word_problems@train"]
+    assert (found["n"], found["macro"]["num_tasks"]) == (6, 2)
+    assert found["settings"]["tasks"]["word_problems@train"]["split"] == "train"
+    digests = {task["prompt_digest"] for task in found["settings"]["tasks"].values()}
+    assert len(digests) == 2
+    assert len(read_rows((tmp_path / "a" / "samples.jsonl").read_text())) == 12
+
+
+def test_two_runs_are_compared_problem_by_problem(files: Files, tmp_path: Path) -> None:
+    pair = ("eval", "--pair", files.arguments[2], "--prompts", files.folder / "rows.jsonl", "--scorer", "exact")
+    old, new, other = tmp_path / "old", tmp_path / "new", tmp_path / "other"
+    assert run_here(*pair, "--methods", "draft", "--max-new-tokens", "8", "--out", old).exit_code == 0
+    again = run_here(*pair, "--methods", "strict", "--max-new-tokens", "16", "--out", new, "--against", old, "--json")
+    assert again.exit_code == 0, again.output
+    found = json.loads(again.stdout)["against"]
+    assert found == json.loads((new / "against.json").read_text())
+    assert list(found["tasks"]["rows"]) == ["target"]
+    assert found["tasks"]["rows"]["target"]["p"] == found["tasks"]["rows"]["target"]["p_adjusted"] == 1
+    assert found["tasks"]["rows"]["target"]["length_ratio"] == 2
+    assert "max_new_tokens was 8, now 16" in found["differences"]
+    assert found["left_out"] == ["method 'draft' on task 'rows'", "method 'strict' on task 'rows'"]
+    finished = run_here("eval", "--against", old / "results.json", "--out", new)
+    assert finished.exit_code == 0, finished.output
+    assert "rows: " in finished.stdout
+    assert "only in one run: method 'draft'" in finished.stdout
+
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": 0, "prompt": "w9", "gold": "1"}])
+    changed = ("eval", "--pair", files.arguments[2], "--prompts", rows, "--scorer", "exact", "--methods", "target")
+    assert run_here(*changed, "--max-new-tokens", "8", "--out", other).exit_code == 0
+    refused = run_here("eval", "--against", old, "--out", other)
+    assert_refused(refused, "'rows' does not have the same problems", "num_problems was 12, now 1")
+    assert_refused(run_here("eval", "--against", old, "--out", tmp_path / "nowhere"), "nowhere does not exist")
+    assert_refused(run_here("eval", "--against", old, "--out", new, "--seed", "3"), "--seed has no place")
+    assert_refused(run_here("eval", "--against", old), "name the other one with --out")
+
+
+def test_a_scorer_that_fails_too_often_stops_the_run_and_new_verdicts_cost_no_decoding(
+    files: Files, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{"id": i, "prompt": f"w{9 + i}", "gold": "1"} for i in range(30)])
+    (tmp_path / "mended.py").write_text("def score(text, row):\n    return None\n")
+    asked = ("eval", "--pair", files.arguments[2], "--prompts", "rows.jsonl", "--scorer", "mended:score")
+    asked += ("--methods", "target", "--max-new-tokens", "4", "--out", "run")
+    first = run_process(*asked, cwd=tmp_path)
+    assert first.returncode == 2
+    for part in ("failed on 20 of 20 samples under method 'target'", "20 error", "--max-failed-share", "kept: all"):
+        assert part in first.stderr
+    before = read_rows((tmp_path / "run" / "samples.jsonl").read_text())
+    assert len(before) == 20
+    (tmp_path / "mended.py").write_text("def score(text, row):\n    return row['id'] < 10\n")
+    second = run_process(*asked, "--rescore", "--json", cwd=tmp_path)
     assert second.returncode == 0, second.stderr
-    assert "strict: 12 of 12 samples are there already, not run again" in second.stderr
-    assert "sft: 4 of 12 samples are there already, goes on" in second.stderr
-    timed = ("tokens_per_s", "speed_ratio")
-    for name, method in json.loads(second.stdout)["methods"].items():
-        assert {key: method[key] for key in method if key not in timed} == {
-            key: methods[name][key] for key in methods[name] if key not in timed
-        }
+    assert json.loads(second.stdout)["methods"]["target"]["right"] == 10
+    after = {row["id"]: row for row in read_rows((tmp_path / "run" / "samples.jsonl").read_text())}
+    assert len(after) == 30
+    assert all(after[row["id"]]["timing"] == row["timing"] for row in before)
 
 
 def test_a_run_under_other_settings_is_not_mixed_in(files: Files, tmp_path: Path) -> None:
@@ -87,7 +168,8 @@ def test_the_bundled_problems_come_from_the_seed(files: Files, tmp_path: Path) -
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["n"], found["methods"]["target"]["right"]) == (3, 0)
-    assert found["settings"]["scorer"] == "word_problems"
+    task = found["settings"]["tasks"]["word_problems"]
+    assert (task["scorer"], task["num_rows"], task["seed"], task["chat"]) == ("word_problems", 3, 3, False)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +184,13 @@ def test_the_bundled_problems_come_from_the_seed(files: Files, tmp_path: Path) -
         (["--scorer", "exact", "--num-draft-tokens", "-1"], ["--num-draft-tokens is -1"]),
         (["--scorer", "exact", "--arbiter", "sft=nowhere"], ["'sft'", "NAME=nowhere"]),
         (["--scorer", "exact", "--arbiter", "nowhere"], ["no arbiter directory 'nowhere'"]),
+        (["--scorer", "exact", "--shots", "2"], ["--shots", "--task"]),
+        (["--scorer", "exact", "--repeats", "3"], ["--repeats 3 at temperature 0"]),
+        (["--scorer", "exact", "--margin", "2"], ["--margin is 2"]),
+        (["--scorer", "exact", "--workers", "4"], ["--workers 4", "no task here"]),
+        (["--scorer", "exact", "--rescore"], ["--rescore", "--out"]),
+        (["--scorer", "exact", "--keep-rollouts"], ["--keep-rollouts", "--out"]),
+        (["--scorer", "exact", "--against", "nowhere"], ["nowhere does not exist"]),
     ],
 )
 def test_bad_options_are_refused_by_name(files: Files, options: list[str], parts: list[str]) -> None:
@@ -119,3 +208,19 @@ def test_an_arbiter_of_another_pair_is_refused(files: Files, tmp_path: Path) -> 
     options = ("--scorer", "exact", "--methods", "target", "--arbiter", files.folder / "arbiter")
     result = run_here("eval", "--pair", pair, "--prompts", files.folder / "rows.jsonl", *options)
     assert_refused(result, "made for another pair", "other weights")
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--task", "word_problem"], ["unknown task 'word_problem'"]),
+        (["--task", "word_problems@"], ["NAME@SPLIT"]),
+        (["--task", "word_problems", "--num", "0"], ["--num is 0"]),
+        (["--task", "word_problems", "--data", "gsm8k=x"], ["--data gsm8k=x", "none of the tasks word_problems"]),
+        (["--task", "word_problems", "--task", "word_problems@train", "--scorer", "exact"], ["--scorer", "one by one"]),
+        (["--task", "word_problems", "--oracle-branch", "3"], ["--oracle-branch", "--arbiter DIR"]),
+        ([], ["--prompts", "--task"]),
+    ],
+)
+def test_bad_task_options_are_refused_by_name(files: Files, options: list[str], parts: list[str]) -> None:
+    assert_refused(run_here("eval", "--pair", files.arguments[2], *options), *parts)

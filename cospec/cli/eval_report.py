@@ -1,0 +1,79 @@
+"""What `cospec eval` shows and compares in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cospec.cli.eval_options import EvalOptions
+from cospec.jsonl import dumps, write_json_atomic
+
+if TYPE_CHECKING:
+    from cospec.evaluation import Evaluation
+    from cospec.evaluation.against import FinishedRun, RunsCompared
+
+AGAINST = "against.json"
+
+
+def check_outputs(options: EvalOptions) -> None:
+    """ValueError before long work that would end without what it was asked for."""
+    if options.plot is not None:
+        from cospec.evaluation.plots import require_matplotlib
+
+        require_matplotlib()
+
+
+def read_earlier(path: Path | None) -> FinishedRun | None:
+    """The run to compare with, where one is named."""
+    if path is None:
+        return None
+    from cospec.evaluation.against import read_finished
+
+    return read_finished(path)
+
+
+def against_earlier(
+    settings: Mapping[str, Any], evaluation: Evaluation, earlier: FinishedRun, options: EvalOptions
+) -> RunsCompared:
+    """The evaluation that has just ended, against an earlier one."""
+    from cospec.evaluation.against import compare_runs, finished_now
+
+    place = options.out or Path("this run")
+    compared = compare_runs(finished_now(place, settings, evaluation), earlier, options.margin)
+    if options.out:
+        write_json_atomic(options.out / AGAINST, compared.to_json())
+    return compared
+
+
+def compare_finished(out: Path | None, against: Path, margin: float, as_json: bool) -> None:
+    """Two runs that have ended, without decoding anything."""
+    from cospec.evaluation.against import compare_runs, read_finished
+    from cospec.evaluation.table import print_against
+
+    if out is None:
+        raise ValueError("--against compares two runs: name the other one with --out, or problems to evaluate first")
+    compared = compare_runs(read_finished(out), read_finished(against), margin).to_json()
+    write_json_atomic(out / AGAINST, compared)
+    if as_json:
+        typer.echo(dumps(compared))
+    else:
+        print_against(compared)
+
+
+def report(numbers: dict[str, Any], options: EvalOptions, compared: RunsCompared | None) -> None:
+    """Draw and print; one JSON object where that is asked for."""
+    from cospec.evaluation.table import print_against, print_summary
+
+    if options.plot is not None:
+        from cospec.evaluation.plots import plot_summary
+
+        plot_summary(numbers, options.plot)
+    if options.json:
+        typer.echo(dumps(numbers | ({"against": compared.to_json()} if compared else {})))
+        return
+    print_summary(numbers)
+    if compared:
+        print_against(compared.to_json())

@@ -1,0 +1,214 @@
+"""What `cospec eval` does: load, decode, judge, look closer, report."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import typer
+
+from cospec.cli.eval_options import EvalOptions
+from cospec.cli.eval_report import against_earlier, check_outputs, read_earlier, report
+from cospec.cli.eval_tasks import contaminations, load_eval_tasks
+from cospec.cli.methods import build_methods, choose_methods, describe
+from cospec.cli.options import on_interrupt
+from cospec.cli.progress import progress
+from cospec.cli.stopping import StopSignals
+
+if TYPE_CHECKING:
+    from cospec.engine.record import Rollout
+    from cospec.evaluation import EvalSettings, EvalTask, Evaluation, Method, Sample
+    from cospec.evaluation.run import EvalRun
+    from cospec.pair import Pair
+
+
+def run_evaluation(options: EvalOptions) -> None:
+    """The whole command; what can be refused is refused before models are loaded."""
+    from cospec.cli.loading import load_pair_from_options, read_pair_spec
+
+    options.check()
+    check_outputs(options)
+    earlier = read_earlier(options.against)
+    loaded = load_eval_tasks(options)
+    overlap = contaminations(loaded, options.train_prompts) if options.train_prompts else None
+    models = (options.pair, options.draft, options.target, options.device, options.dtype, options.attn)
+    read_pair_spec(*models)
+    decoding = options.decoding()
+    choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
+    pair = load_pair_from_options(*models)
+    decoding.check_ids(pair)
+    methods = build_methods(choices, pair, decoding)
+    described = describe(pair, decoding, choices, methods) | {
+        "repeats": options.repeats,
+        "tasks": {entry.task.name: entry.describe(pair, options.raw) for entry in loaded},
+    }
+    job = _Job(options, pair, methods, [entry.task for entry in loaded], _settings(options))
+    run = _open_run(job, described)
+    with StopSignals() as stop:
+        evaluation = _evaluate(job, run, stop)
+        extra = _look_closer(job, run, evaluation)
+    from cospec.evaluation import summary
+
+    numbers = summary(evaluation, options.num_draft_tokens, options.margin, extra)
+    numbers |= {"repeats": options.repeats, "settings": run.settings if run else described}
+    if overlap is not None:
+        numbers["contamination"] = overlap
+    if run:
+        run.finish(numbers, job.tasks)
+    report(numbers, options, against_earlier(numbers["settings"], evaluation, earlier, options) if earlier else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be evaluated, loaded."""
+
+    options: EvalOptions
+    pair: Pair
+    methods: Sequence[Method]
+    tasks: Sequence[EvalTask]
+    settings: EvalSettings
+
+
+def _settings(options: EvalOptions) -> EvalSettings:
+    from cospec.evaluation import EvalSettings
+
+    decoding = options.decoding()
+    return EvalSettings(
+        num_draft_tokens=decoding.num_draft_tokens,
+        max_new_tokens=decoding.max_new_tokens,
+        sampling=decoding.sampling,
+        eos_token_ids=decoding.eos_token_ids,
+        batch_size=decoding.batch_size,
+        seed=decoding.seed,
+        repeats=options.repeats,
+        raw=options.raw,
+        workers=options.workers,
+    )
+
+
+# --- decoding --------------------------------------------------------------------------------------------------------
+
+
+def _open_run(job: _Job, described: dict[str, Any]) -> EvalRun | None:
+    from cospec.evaluation.run import EvalRun
+
+    if job.options.out is None:
+        return None
+    run = EvalRun(job.options.out, described)
+    if job.options.rescore:
+        from cospec.evaluation.scoring import rescored
+
+        with progress("rescore", 1, "passes"):
+            run.replace(rescored(run.samples(), job.tasks, job.settings.workers))
+    if job.options.keep_rollouts:
+        run.forget_rollouts_without_samples()
+    return run
+
+
+def _evaluate(job: _Job, run: EvalRun | None, stop: StopSignals) -> Evaluation:
+    from cospec.evaluation import evaluate
+    from cospec.evaluation.scoring import TooManyFailures
+
+    kept = run.samples() if run else []
+    kept_where = f"all finished samples in {run.directory}" if run else "nothing (no --out was given)"
+    with on_interrupt(lambda: kept_where), progress("eval", _announce_kept(job, kept), "samples") as step:
+
+        def on_sample(sample: Sample, rollout: Rollout) -> None:
+            if run:
+                with stop.held():
+                    if job.options.keep_rollouts and sample.repeat == 0:
+                        run.add_rollout(sample, rollout)
+                    run.add(sample)
+            step()
+
+        try:
+            return evaluate(
+                job.pair,
+                job.methods,
+                job.tasks,
+                job.settings,
+                kept=kept,
+                on_sample=on_sample,
+                max_failed_share=job.options.max_failed_share,
+            )
+        except TooManyFailures as error:
+            raise ValueError(f"{error}; kept: {kept_where}") from error
+
+
+def _announce_kept(job: _Job, kept: Sequence[Sample]) -> int:
+    """Say which methods go on from an earlier run; the number of samples still to decode."""
+    have = Counter((sample.task, sample.method) for sample in kept)
+    num_missing = 0
+    for task in job.tasks:
+        wanted = len(task.rows) * job.settings.repeats
+        where = f" on {task.name}" if len(job.tasks) > 1 else ""
+        for method in job.methods:
+            num = have[task.name, method.name]
+            num_missing += wanted - num
+            if num:
+                state = "not run again" if num == wanted else "goes on"
+                name = f"{method.name}{where}"
+                typer.echo(f"cospec: {name}: {num} of {wanted} samples are there already, {state}", err=True)
+    return num_missing
+
+
+# --- a closer look ---------------------------------------------------------------------------------------------------
+
+
+def _look_closer(job: _Job, run: EvalRun | None, evaluation: Evaluation) -> dict[str, dict[str, Any]]:
+    """By task, the results of --oracle-branch and --spot-check."""
+    options, found = job.options, {task.name: dict[str, Any]() for task in job.tasks}
+    arbiters = [method for method in job.methods if method.is_arbiter]
+    with _folder(run) as folder:
+        if options.oracle_branch:
+            with _closer("oracle", job, options.oracle_branch * len(arbiters)) as step:
+                for task in job.tasks:
+                    checked = {m.name: _oracle(job, task, m, folder, step) for m in arbiters}
+                    found[task.name]["oracle_branch"] = checked
+        if options.spot_check:
+            with _closer("spot check", job, options.spot_check * len(job.methods)) as step:
+                for task, result in zip(job.tasks, evaluation.tasks, strict=True):
+                    samples = {r.name: r.samples for r in result.results}
+                    checked = {m.name: _alone(job, task, m, samples[m.name], folder, step) for m in job.methods}
+                    found[task.name]["spot_check"] = checked
+    return found
+
+
+def _oracle(job: _Job, task: EvalTask, method: Method, folder: Path, step: Callable[[int], None]) -> dict[str, Any]:
+    from cospec.evaluation.oracle import agree_with_oracle
+
+    stem = folder / "oracle" / quote(f"{task.name}/{method.name}", safe="")
+    num = job.options.oracle_branch
+    return agree_with_oracle(job.pair, method, task, job.settings, num, stem, step).to_json()
+
+
+def _alone(
+    job: _Job, task: EvalTask, method: Method, samples: Sequence[Sample], folder: Path, step: Callable[[int], None]
+) -> dict[str, Any]:
+    from cospec.evaluation.spot_check import spot_check
+
+    file = folder / "spot_check" / f"{quote(f'{task.name}/{method.name}', safe='')}.jsonl"
+    return spot_check(job.pair, method, task, job.settings, job.options.spot_check, samples, file, step).to_json()
+
+
+@contextlib.contextmanager
+def _folder(run: EvalRun | None) -> Iterator[Path]:
+    """Where a closer look keeps what it has done: the run directory, or a place that is cleared."""
+    if run:
+        yield run.directory
+        return
+    with TemporaryDirectory(prefix="cospec-eval-") as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _closer(title: str, job: _Job, num: int) -> Iterator[Callable[[int], None]]:
+    kept = job.options.out or "nothing (no --out was given)"
+    with on_interrupt(lambda: f"what is done in {kept}"), progress(title, num * len(job.tasks)) as step:
+        yield step

@@ -1,0 +1,155 @@
+"""The problems of `cospec eval`: read by the options, with their scorers, and described for the record of the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cospec.cli.eval_options import CONSENT, EvalOptions
+from cospec.cli.methods import describe_rows
+from cospec.prompt_rows import PromptRow, common_task, load_prompt_rows
+
+if TYPE_CHECKING:
+    from cospec.evaluation import EvalTask
+    from cospec.pair import Pair
+
+#: Scorers that work in processes of their own, so that several texts can be judged at once.
+_PARALLEL = frozenset({"code"})
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTask:
+    """A task, and what the record of the run says of it."""
+
+    task: EvalTask
+    described: Mapping[str, Any]
+
+    def describe(self, pair: Pair, raw: bool) -> dict[str, Any]:
+        """The record, with a digest of the token ids that the models are given."""
+        from cospec.cli.methods import digest
+        from cospec.evaluation.method import requests_of
+
+        ids = (repr(request.prompt_ids).encode() for request in requests_of(pair, self.task.rows, raw=raw))
+        return {**self.described, "raw": raw, "prompt_digest": digest(ids)}
+
+
+def load_eval_tasks(options: EvalOptions) -> list[LoadedTask]:
+    """All tasks with their rows; ValueError before any model is loaded for what cannot be scored."""
+    if options.prompts is not None:
+        loaded = [_from_file(options.prompts, options.scorer)]
+    else:
+        paths = _paths(options.data or [], [_split(text)[0] for text in options.task or []])
+        loaded = [_from_task(text, paths, options) for text in options.task or []]
+    names = [entry.task.scorer_name for entry in loaded]
+    if options.workers > 1 and not _PARALLEL.intersection(names):
+        raise ValueError(
+            f"--workers {options.workers} runs programs of code tasks at once, and no task here has any: drop --workers"
+        )
+    return loaded
+
+
+def _from_file(path: Path, scorer: str | None) -> LoadedTask:
+    rows = load_prompt_rows(path, require_gold=True)
+    tasks = {row.task for row in rows}
+    name = next(iter(tasks)) if len(tasks) == 1 else None
+    return _loaded(name or path.stem, rows, scorer or _scorer_of(common_task(rows)), {"file": path.name})
+
+
+def _scorer_of(task: str) -> str:
+    """The scorer of a task by its name; a name that is no task's is a scorer's own."""
+    from cospec.tasks.registry import is_task, task_named
+
+    return _required(task_named(task).scorer, task) if is_task(task) else task
+
+
+def _from_task(text: str, paths: Mapping[str, Path], options: EvalOptions) -> LoadedTask:
+    from cospec.tasks.load import load_task
+
+    name, split = _split(text)
+    found = load_task(
+        name,
+        path=paths.get(name),
+        split=split,
+        num=options.num,
+        num_shots=options.shots,
+        chat=not options.raw,
+        system_prompt=options.system_prompt,
+        seed=options.seed,
+    )
+    return _loaded(text, found.rows, options.scorer or _required(found.info.scorer, name), found.info.to_json())
+
+
+def _required(scorer: str | None, task: str) -> str:
+    if scorer is None:
+        raise ValueError(f"task {task!r} has no right answers that a scorer could check: give a judge with --scorer")
+    return scorer
+
+
+def _loaded(name: str, rows: Sequence[PromptRow], scorer: str, info: Mapping[str, Any]) -> LoadedTask:
+    from cospec.evaluation import EvalTask
+    from cospec.scoring import scorer_for
+
+    task = EvalTask(name, tuple(rows), scorer_for(scorer), scorer, scorer in _PARALLEL)
+    return LoadedTask(task, {**info, "scorer": scorer, **_isolation(scorer), **describe_rows(rows)})
+
+
+def _isolation(scorer: str) -> dict[str, Any]:
+    """How far a scorer that runs programs keeps them from the machine; ValueError without consent to run any."""
+    if scorer != "code":
+        return {}
+    if os.environ.get(CONSENT) != "1":
+        raise ValueError(
+            "scoring runs code that a model has written: read docs/evaluation.md, then add --confirm-run-unsafe-code"
+        )
+    from cospec.scoring.code import isolation_here
+
+    found = isolation_here()
+    typer.echo(f"cospec: generated programs run under {found}", err=True)
+    return {"isolation": found.to_json()}
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    name, at, split = text.partition("@")
+    if not name or (at and not split):
+        raise ValueError(f"--task {text!r}: write NAME or NAME@SPLIT")
+    return name, split or None
+
+
+def _paths(data: Sequence[str], tasks: Sequence[str]) -> dict[str, Path]:
+    """Where each task's data lie; a folder holds one entry per task, named without its variant."""
+    found: dict[str, Path] = {}
+    for text in data:
+        name, equals, path = text.partition("=")
+        if equals:
+            wanted = [task for task in tasks if name in (task, task.partition(":")[0])]
+            places = dict.fromkeys(wanted, Path(path))
+        else:
+            places = {task: Path(text) / task.partition(":")[0] for task in tasks}
+            places = {task: place for task, place in places.items() if place.exists()}
+        if not places:
+            raise ValueError(f"--data {text}: it is for none of the tasks {', '.join(tasks)}")
+        found |= places
+    return found
+
+
+def contaminations(tasks: Sequence[LoadedTask], files: Sequence[Path]) -> dict[str, Any]:
+    """By task, what of its problems is found in these prompts; says so on stderr."""
+    from cospec.evaluation.contamination import contamination
+
+    train = [row for file in files for row in load_prompt_rows(file, require_gold=False)]
+    results = {}
+    for entry in tasks:
+        found = contamination(train, entry.task.rows)
+        results[entry.task.name] = found.to_json()
+        if found.ids:
+            typer.echo(
+                f"cospec: warning: {len(found.ids)} of {len(entry.task.rows)} problems of {entry.task.name} are among "
+                "the training prompts, or share long passages with them",
+                err=True,
+            )
+    return results

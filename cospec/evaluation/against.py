@@ -1,0 +1,178 @@
+"""Two finished evaluations compared problem by problem: what did a change gain or lose?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cospec.evaluation.comparison import Outcomes
+from cospec.evaluation.paired import MARGIN, PairedAccuracy, PairedCost, Ratio, paired_accuracy, paired_cost
+from cospec.evaluation.result import Evaluation
+from cospec.evaluation.run import ENVIRONMENTS, RESULTS, SAMPLES, SETTINGS, read_samples
+from cospec.evaluation.sample import Sample
+from cospec.evaluation.statistics import holm
+from cospec.jsonl import require_file
+
+#: Seconds can be compared with seconds only where these are the same.
+_DECIDE_SPEED = ("machine", "device", "dtype", "attn", "batch_size")
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """Settings and samples of an evaluation."""
+
+    path: Path
+    settings: Mapping[str, Any]
+    samples: Mapping[tuple[str, str], tuple[Sample, ...]]
+
+    def outcomes(self, task: str, method: str) -> Outcomes:
+        """Right or not by key, without the samples whose scorer failed."""
+        return {s.key: s.verdict == "right" for s in self.samples[task, method] if not s.is_failure}
+
+
+@dataclass(frozen=True, slots=True)
+class MethodAgainst:
+    """A method of the new run minus (or by) the same method of the old one, on one task."""
+
+    task: str
+    method: str
+    accuracy: PairedAccuracy
+    p_adjusted: float
+    cost: PairedCost
+
+
+@dataclass(frozen=True, slots=True)
+class RunsCompared:
+    """All methods and tasks that two runs share; ``differences`` are settings that are not the same in both.
+
+    ``speed_is_comparable`` says that none of them touches speed. ``left_out`` names what only one run has.
+    """
+
+    old: str
+    new: str
+    methods: tuple[MethodAgainst, ...]
+    differences: tuple[str, ...]
+    speed_is_comparable: bool
+    left_out: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, by task and method."""
+        tasks: dict[str, dict[str, Any]] = {}
+        for entry in self.methods:
+            accuracy = dataclasses.asdict(entry.accuracy) | {"half_width": entry.accuracy.half_width}
+            ratios = {"length_ratio": entry.cost.length}
+            timing = {"speed_ratio": entry.cost.speed, "time_ratio": entry.cost.time}
+            tasks.setdefault(entry.task, {})[entry.method] = (
+                accuracy
+                | {"p_adjusted": entry.p_adjusted}
+                | _ratios(ratios)
+                | {"timing": _ratios(timing) if self.speed_is_comparable else None}
+            )
+        return {
+            "old": self.old,
+            "new": self.new,
+            "tasks": tasks,
+            "differences": list(self.differences),
+            "left_out": list(self.left_out),
+        }
+
+
+def read_finished(path: Path) -> FinishedRun:
+    """An evaluation by its directory, or by its results file; ValueError for one that is not finished."""
+    directory = path if path.is_dir() else path.parent
+    if not path.exists():
+        raise ValueError(f"{path} does not exist: give the --out directory of an evaluation, or its {RESULTS}")
+    if not (directory / RESULTS).exists():
+        raise ValueError(f"{directory} has no {RESULTS}: that evaluation is not finished; run it to its end first")
+    settings = json.loads(require_file(directory / SETTINGS, "settings").read_text(encoding="utf-8"))
+    samples: dict[tuple[str, str], list[Sample]] = {}
+    for sample in read_samples(require_file(directory / SAMPLES, "samples")):
+        samples.setdefault((sample.task, sample.method), []).append(sample)
+    return FinishedRun(directory, settings, {name: tuple(found) for name, found in samples.items()})
+
+
+def finished_now(path: Path, settings: Mapping[str, Any], evaluation: Evaluation) -> FinishedRun:
+    """An evaluation that is still in memory, as if it had been read from ``path``."""
+    samples = {(task.name, result.name): result.samples for task in evaluation.tasks for result in task.results}
+    return FinishedRun(path, settings, samples)
+
+
+def compare_runs(new: FinishedRun, old: FinishedRun, margin: float = MARGIN) -> RunsCompared:
+    """Compare what both runs have; ValueError where a task of one name is not the same task, or nothing is shared.
+
+    p-values are Holm-adjusted over the tasks of each method.
+    """
+    _check_tasks(new, old)
+    found = []
+    for task, method in [name for name in new.samples if name in old.samples]:
+        accuracy = paired_accuracy(new.outcomes(task, method), old.outcomes(task, method), margin)
+        cost = paired_cost(new.samples[task, method], old.samples[task, method])
+        if accuracy and cost:
+            found.append(MethodAgainst(task, method, accuracy, accuracy.p, cost))
+    if not found:
+        raise ValueError(f"{new.path} and {old.path} share no method on a shared task: there is nothing to compare")
+    names = {f"method {method!r} on task {task!r}" for task, method in new.samples.keys() ^ old.samples.keys()}
+    differences = _differences(new.settings, old.settings)
+    return RunsCompared(
+        old=str(old.path),
+        new=str(new.path),
+        methods=tuple(_adjusted(found)),
+        differences=tuple(f"{name} was {before!r}, now {now!r}" for name, before, now in differences),
+        speed_is_comparable=not any(name in _DECIDE_SPEED for name, _, _ in differences),
+        left_out=tuple(sorted(names)),
+    )
+
+
+def _adjusted(entries: Iterable[MethodAgainst]) -> Iterable[MethodAgainst]:
+    entries = list(entries)
+    families: dict[str, list[int]] = {}
+    for index, entry in enumerate(entries):
+        families.setdefault(entry.method, []).append(index)
+    for family in families.values():
+        values = holm([entries[index].accuracy.p for index in family])
+        for index, value in zip(family, values, strict=True):
+            entries[index] = dataclasses.replace(entries[index], p_adjusted=value)
+    return entries
+
+
+def _check_tasks(new: FinishedRun, old: FinishedRun) -> None:
+    for name in new.settings["tasks"].keys() & old.settings["tasks"].keys():
+        now, before = new.settings["tasks"][name], old.settings["tasks"][name]
+        if now["problems_digest"] != before["problems_digest"]:
+            found = "; ".join(f"{key} was {b!r}, now {n!r}" for key, b, n in _differing(before, now))
+            raise ValueError(
+                f"task {name!r} does not have the same problems in {old.path} and {new.path} ({found}): runs are "
+                "compared problem by problem, so evaluate both on the same ones"
+            )
+
+
+def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """(name, before, now) of all settings that are not the same, tasks and methods by their names."""
+    by_name = ("tasks", "methods")
+    plain = [{key: value for key, value in run.items() if key not in (*by_name, ENVIRONMENTS)} for run in (old, new)]
+    found = _differing(*plain)
+    for part in ("machine", "packages", "git"):
+        before, now = ([entry.get(part) for entry in run.get(ENVIRONMENTS, [])] for run in (old, new))
+        if before != now:
+            found.append((part, before, now))
+    for part in by_name:
+        for name in [name for name in old[part] if name in new[part]]:
+            found += [(f"{name}.{key}", b, n) for key, b, n in _differing(old[part][name], new[part][name])]
+    return found
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    keys = sorted(old.keys() | new.keys())
+    return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
+
+
+def _ratios(ratios: Mapping[str, Ratio]) -> dict[str, Any]:
+    return {
+        key: value
+        for name, ratio in ratios.items()
+        for key, value in ((name, ratio.value), (f"{name}_ci95", ratio.ci95))
+    }
