@@ -253,3 +253,21 @@ def _type_name(kind: Any) -> str:
         return " or ".join("null" if member is type(None) else _type_name(member) for member in members)
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
     return names.get(kind, str(kind))
+
+
+def differing_lines(old: str, new: str) -> str:
+    """What differs between two configs as `to_yaml` writes them: the first few keys, with both values."""
+    before, after = (OmegaConf.create(text) for text in (old, new))
+    found = sorted(set(_leaves(before)) ^ set(_leaves(after)))
+    names = list(dict.fromkeys(name for name, _ in found))
+    values = [dict(_leaves(tree)) for tree in (before, after)]
+    shown = [f"{name} was {values[0].get(name, 'unset')}, now {values[1].get(name, 'unset')}" for name in names[:4]]
+    return "; ".join([*shown, *(["..."] if len(names) > 4 else [])])
+
+
+def _leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(tree, DictConfig):
+        for key in tree:
+            yield from _leaves(tree[key], f"{prefix}.{key!s}" if prefix else str(key))
+    else:
+        yield prefix, str(tree)

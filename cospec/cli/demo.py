@@ -123,12 +123,17 @@ class _Demo:
 
     def _claim(self) -> None:
         """Write down what this demo is, or refuse a directory that holds another."""
-        from cospec.config import to_yaml
+        from cospec.config import differing_lines, to_yaml
+        from cospec.pair_file import TINY, TINY_DIRECTORY
 
-        text = to_yaml(self.settings) + to_yaml(self.spec)
+        # The bundled pair by its name: the package may have moved since.
+        text = to_yaml(self.settings) + to_yaml(self.spec).replace(str(TINY_DIRECTORY), TINY)
         recorded = self.out / "demo.yaml"
         if recorded.exists() and recorded.read_text(encoding="utf-8") != text:
-            raise ValueError(f"{self.out} holds a demo with other settings: remove it, or choose another --out")
+            differences = differing_lines(recorded.read_text(encoding="utf-8"), text)
+            raise ValueError(
+                f"{self.out} holds a demo with other settings ({differences}): remove it, or choose another --out"
+            )
         self.out.mkdir(parents=True, exist_ok=True)
         recorded.write_text(text, encoding="utf-8")
         (self.out / "pair.yaml").write_text(to_yaml(self.spec), encoding="utf-8")

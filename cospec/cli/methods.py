@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 
 def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> dict[str, RuleChoice]:
     """Rule choices by method name, the target first; arbiters are called after their directory unless named."""
+    from cospec.engine.rules import RULES
+
     chosen: dict[str, RuleChoice] = {"target": RuleChoice("target")}
     for name in filter(None, (part.strip() for part in methods.split(","))):
         if name == "arbiter":
             raise ValueError("method 'arbiter' needs a directory: use --arbiter DIR instead")
+        if name != "draft" and name not in RULES:
+            known = ", ".join(["draft", *(rule for rule in RULES if rule != "arbiter")])
+            raise ValueError(f"there is no method {name!r}: choose from {known}, or add --arbiter DIR")
         chosen[name] = RuleChoice("draft") if name == "draft" else choose_rule(name, None)
     if threshold != 0.5 and not arbiters:
         raise ValueError("--threshold is given, but there is no arbiter: add --arbiter DIR or drop --threshold")

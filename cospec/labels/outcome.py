@@ -9,7 +9,7 @@ from typing import Any
 from cospec.engine.decode import Engine, Request
 from cospec.engine.record import Rollout
 from cospec.engine.rules import ArbiterRule, BlockScorer, rule_named
-from cospec.labels.record import ContinueWith, LabelScope, MismatchLabel, RolloutLabels, digest
+from cospec.labels.record import ContinueWith, LabelScope, MismatchLabel, RolloutLabels, digest, problem_digest
 from cospec.pair import Pair
 from cospec.scoring import UserScorer, safe_score
 
@@ -35,6 +35,7 @@ class OutcomeLabeller:
     branch is right if the target or the draft finishes it rightly: the target alone undervalues a kept token where more
     keeps are needed later. ``scope`` "block" labels every mismatch of a block, each in the state in which the draft's
     tokens before it were kept; "executed" only those that were decided. ``scorer_name`` goes on record with the labels.
+    ``failures`` collects the scorer's reasons, ``num_scored`` counts all texts it was given.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class OutcomeLabeller:
             raise ValueError("continue_with 'arbiter' and an arbiter directory go together: give both or neither")
         self.pair, self.scorer, self.scorer_name, self.batch_size = pair, scorer, scorer_name, batch_size
         self.continue_with, self.scope, self.arbiter = continue_with, scope, arbiter
+        self.num_scored = 0
+        self.failures: list[str] = []
 
     def label(self, rollouts: Sequence[Rollout], rows: Mapping[str | int, Mapping[str, Any]]) -> list[RolloutLabels]:
         """Labels of these rollouts, in order; ``rows`` holds each rollout's scorer row by its id."""
@@ -69,7 +72,15 @@ class OutcomeLabeller:
             )
             labels[draft.rollout].append(label)
         return [
-            RolloutLabels(rollout.id, digest(rollout), self.continue_with, self.scope, self.scorer_name, tuple(mine))
+            RolloutLabels(
+                rollout.id,
+                digest(rollout),
+                problem_digest(rows[rollout.id]),
+                self.continue_with,
+                self.scope,
+                self.scorer_name,
+                tuple(mine),
+            )
             for rollout, mine in zip(rollouts, labels, strict=True)
         ]
 
@@ -84,10 +95,12 @@ class OutcomeLabeller:
             texts = self._continue(who, [branches[i] for i in open_ones], rollouts)
             for i, text in zip(open_ones, texts, strict=True):
                 verdict = safe_score(self.scorer, text, rows[rollouts[branches[i].rollout].id])
+                self.num_scored += 1
                 if verdict.is_right:
                     right[i] = True
                 elif verdict.is_failure:
                     right[i] = None
+                    self.failures.append(verdict.reason)
         return right
 
     def _continue(self, who: str, branches: Sequence[_Branch], rollouts: Sequence[Rollout]) -> list[str]:

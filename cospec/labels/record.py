@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cospec.engine.record import Rollout
+from cospec.jsonl import dumps
 
 ContinueWith = Literal["target", "draft", "either", "arbiter"]
 LabelScope = Literal["block", "executed"]
@@ -31,14 +32,23 @@ class MismatchLabel:
 
 @dataclass(frozen=True, slots=True)
 class RolloutLabels:
-    """All labels of one rollout and how they were made; ``rollout`` is the `digest` of the rollout they belong to."""
+    """All labels of one rollout and how they were made.
+
+    ``rollout`` is the `digest` of the rollout they belong to, ``problem`` the `problem_digest` of its prompt row.
+    """
 
     id: str | int
     rollout: str
+    problem: str
     continue_with: ContinueWith
     scope: LabelScope
     scorer: str
     labels: tuple[MismatchLabel, ...]
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether the scorer failed on a branch."""
+        return any(label.draft_right is None or label.target_right is None for label in self.labels)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -48,6 +58,11 @@ def digest(rollout: Rollout) -> str:
     """What ties labels to a rollout: its tokens and its blocks. Another K gives other blocks under the same id."""
     blocks = [(block.start, block.draft_ids, block.target_ids) for block in rollout.blocks]
     return hashlib.blake2b(repr((rollout.prompt_ids, rollout.output_ids, blocks)).encode(), digest_size=8).hexdigest()
+
+
+def problem_digest(row: Mapping[str, Any]) -> str:
+    """What ties labels to what they were scored against: the prompt row as the scorer is given it."""
+    return hashlib.blake2b(dumps(row).encode(), digest_size=8).hexdigest()
 
 
 def labels_from_json(row: Mapping[str, Any]) -> RolloutLabels:

@@ -119,7 +119,7 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
             for rollout, row in zip(rollouts, inputs, strict=True)
         ]
         advantages, stats = self._advantages(rollouts, verdicts)
-        self._stop_on_failures(stats)
+        self._stop_on_failures(stats, verdicts)
         self._log_stats(stats)
         self._keep_records(rollouts, verdicts, advantages)
         actions = [[int(decision.kept) for decision in rollout.decisions] for rollout in rollouts]
@@ -164,17 +164,17 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         first = self.accelerator.process_index * len(rollouts)
         return advantages[first : first + len(rollouts)], total
 
-    def _stop_on_failures(self, stats: GroupStats) -> None:
+    def _stop_on_failures(self, stats: GroupStats, verdicts: Sequence[Verdict]) -> None:
         """A scorer that fails too often teaches nothing; every process sees the same counts and stops alike."""
         self._num_failed += stats.num_failed
         self._num_seen += stats.num_failed + stats.num_right + stats.num_wrong
         share = self._num_failed / max(1, self._num_seen)
         # The first handful of rollouts cannot tell 5 % from an accident.
         if share > self.config.max_failed_share and self._num_seen >= 2 * self.num_generations:
+            reason = next((verdict.reason for verdict in verdicts if verdict.is_failure), "on another process")
             raise ValueError(
-                f"the scorer {self.config.reward.scorer!r} failed (raised, or returned None) on {self._num_failed} of "
-                f"{self._num_seen} rollouts, "
-                f"more than max_failed_share {self.config.max_failed_share}: mend it"
+                f"the scorer {self.config.reward.scorer!r} failed on {self._num_failed} of {self._num_seen} rollouts, "
+                f"more than max_failed_share {self.config.max_failed_share}; the last time: {reason}. Mend it"
             )
 
     def _log_stats(self, stats: GroupStats) -> None:

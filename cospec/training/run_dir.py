@@ -18,7 +18,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from cospec.arbiter.adapter import CONFIG_NAME
-from cospec.config import to_yaml
+from cospec.config import differing_lines, to_yaml
 from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl, write_json_atomic, write_jsonl_atomic
 from cospec.provenance import git_state, package_versions
 
@@ -76,7 +76,9 @@ class RunDir:
             )
         if begun and recorded.exists() and recorded.read_text(encoding="utf-8") != text:
             raise ValueError(
-                f"{self.root} holds a run with another config: compare {recorded}, or choose another run.dir"
+                f"{self.root} holds a run with another config "
+                f"({differing_lines(recorded.read_text(encoding='utf-8'), text)}): compare {recorded}, or choose "
+                "another run.dir"
             )
         if self.finished:
             return

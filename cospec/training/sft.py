@@ -69,7 +69,9 @@ def examples(rollouts: Sequence[Rollout], labels: Sequence[RolloutLabels]) -> li
     found = [SftExample(by_id[row.id], row) for row in labels]
     found = [example for example in found if example.labels]
     if not found:
-        raise ValueError("no mismatch has a label: none was right on either branch, so there is nothing to learn from")
+        raise ValueError(
+            "no mismatch has a label: no branch ended right, or none was scored, so there is nothing to learn from"
+        )
     return found
 
 

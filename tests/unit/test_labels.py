@@ -11,7 +11,7 @@ import pytest
 from cospec.engine.decode import Engine, Request
 from cospec.engine.record import Rollout
 from cospec.engine.rules import rule_named
-from cospec.jsonl import read_jsonl
+from cospec.jsonl import dumps, read_jsonl
 from cospec.labels import MismatchLabel, RolloutLabels, complementarity, labels_from_json
 from cospec.labels.outcome import OutcomeLabeller
 from cospec.labels.run import label_file
@@ -36,6 +36,10 @@ def rollouts(llama: Pair) -> list[Rollout]:
 
 def rows_of(rollouts: list[Rollout]) -> dict[str | int, dict[str, Any]]:
     return {rollout.id: {"id": rollout.id, "gold": "x"} for rollout in rollouts}
+
+
+def rows_of_prompts(prompts: list[PromptRow]) -> dict[str | int, dict[str, Any]]:
+    return {row.id: row.scorer_row() for row in prompts}
 
 
 def finished_text(pair: Pair, who: str, rollout: Rollout, ids: tuple[int, ...]) -> str:
@@ -92,6 +96,28 @@ def test_a_scorer_that_fails_gives_no_label_and_is_counted(llama: Pair, rollouts
     assert report.num_mismatches == 0
 
 
+def test_a_scorer_that_fails_often_stops_and_its_failures_are_made_good(
+    llama: Pair, rollouts: list[Rollout], tmp_path: Path
+) -> None:
+    out, ill = tmp_path / "labels.jsonl", {"r0", "r1", "r2", "r3"}
+
+    def moody(text: str, row: Mapping[str, Any]) -> bool:
+        if row["id"] in ill:
+            raise RuntimeError("no scorer today")
+        return even(text, row)
+
+    prompts = [PromptRow(id=rollout.id, prompt="w9", gold="x") for rollout in rollouts]
+    with pytest.raises(ValueError, match=r"failed on \d+ of \d+ texts; the first time: .*no scorer today"):
+        label_file(OutcomeLabeller(llama, moody), rollouts, prompts, out)
+    assert not out.exists()
+    broken = OutcomeLabeller(llama, moody).label(rollouts, rows_of_prompts(prompts))
+    out.write_text("".join(dumps(row.to_json()) + "\n" for row in broken))
+    ill.clear()
+    whole = label_file(OutcomeLabeller(llama, moody), rollouts, prompts, out)
+    assert not any(row.has_failures for row in whole)
+    assert [labels_from_json(row) for row in read_jsonl(out)] == whole
+
+
 def test_a_file_of_labels_is_resumed_not_made_again(llama: Pair, rollouts: list[Rollout], tmp_path: Path) -> None:
     out, calls = tmp_path / "labels.jsonl", []
 
@@ -110,6 +136,9 @@ def test_a_file_of_labels_is_resumed_not_made_again(llama: Pair, rollouts: list[
     assert again == whole
     assert "r0" not in calls
     assert "r1" in calls
+    other_gold = [PromptRow(id=row.id, prompt=row.prompt, gold="y") for row in prompts]
+    with pytest.raises(ValueError, match="its gold answer perhaps"):
+        label_file(labeller, rollouts, other_gold, out)
     with pytest.raises(ValueError, match="continue_with=either"):
         label_file(OutcomeLabeller(llama, counting, continue_with="target"), rollouts, prompts, out)
     other = Engine(llama, rule_named("never"), num_draft_tokens=2, max_new_tokens=CAP)
@@ -132,6 +161,6 @@ def test_bad_choices_are_refused(llama: Pair) -> None:
 def test_the_report_counts_both_branches() -> None:
     outcomes = [(True, False), (False, True), (False, True), (True, True), (False, False), (None, True)]
     labels = tuple(MismatchLabel(0, i, d, t, None) for i, (d, t) in enumerate(outcomes))
-    report = complementarity([RolloutLabels("a", "", "either", "block", "s", labels)])
+    report = complementarity([RolloutLabels("a", "", "", "either", "block", "s", labels)])
     assert (report.only_draft, report.only_target, report.both, report.none, report.num_failed) == (1, 2, 1, 1, 1)
     assert sum(report.shares().values()) == pytest.approx(1.0)
