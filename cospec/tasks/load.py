@@ -29,6 +29,7 @@ class TaskInfo:
     system_prompt: str | None
     seed: int
     prompt_sha256: str
+    dropped: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON."""
