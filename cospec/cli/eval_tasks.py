@@ -81,6 +81,8 @@ def _from_task(text: str, paths: Mapping[str, Path], options: EvalOptions) -> Lo
         system_prompt=options.system_prompt,
         seed=options.seed,
     )
+    if found.info.dropped:
+        typer.echo(f"cospec: {text}: {len(found.info.dropped)} rows without a readable gold answer left out", err=True)
     return _loaded(text, found.rows, options.scorer or _required(found.info.scorer, name), found.info.to_json())
 
 

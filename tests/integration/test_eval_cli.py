@@ -153,6 +153,30 @@ def test_a_scorer_that_fails_too_often_stops_the_run_and_new_verdicts_cost_no_de
     assert all(after[row["id"]]["timing"] == row["timing"] for row in before)
 
 
+def test_problems_that_were_trained_on_are_named(files: Files, tmp_path: Path) -> None:
+    pytest.importorskip("cospec.evaluation.contamination")
+    train = write_rows(tmp_path / "train.jsonl", [{"prompt": "w9 w30"}, {"prompt": "W11  w28"}, {"prompt": "w9"}])
+    asked = ("--methods", "target", "--scorer", "exact", "--max-new-tokens", "4", "--train-prompts", train, "--json")
+    result = run_here(*files.arguments[:5], *asked)
+    assert result.exit_code == 0, result.output
+    assert "warning: 2 of 12 problems of rows are among the training prompts" in result.stderr
+    assert json.loads(result.stdout)["contamination"]["rows"]["exact_ids"] == [0, 2]
+
+
+def test_programs_are_run_with_consent_only(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cospec.scoring.code")
+    # Set, so that what the command does to it is undone.
+    monkeypatch.setenv("COSPEC_ALLOW_CODE_EXECUTION", "0")
+    rows = [{"id": i, "prompt": f"w{9 + i}", "gold": "-", "tests": "assert True", "code_prompt": ""} for i in range(3)]
+    pair = ("eval", "--pair", files.arguments[2], "--prompts", write_rows(tmp_path / "rows.jsonl", rows))
+    asked = ("--methods", "target", "--scorer", "code", "--max-new-tokens", "4", "--workers", "2", "--json")
+    assert_refused(run_here(*pair, *asked), "--confirm-run-unsafe-code")
+    result = run_here(*pair, *asked, "--confirm-run-unsafe-code", "--max-failed-share", "1")
+    assert result.exit_code == 0, result.output
+    assert "generated programs run under isolation" in result.stderr
+    assert "level" in json.loads(result.stdout)["settings"]["tasks"]["rows"]["isolation"]
+
+
 def test_a_run_under_other_settings_is_not_mixed_in(files: Files, tmp_path: Path) -> None:
     asked = ("--methods", "target", "--out", str(tmp_path / "run"), "--scorer", "exact")
     assert run_here(*files.arguments, *asked).exit_code == 0
