@@ -23,7 +23,11 @@ TaskOption = Annotated[
 ]
 DataOption = Annotated[
     list[str] | None,
-    typer.Option("--data", metavar="[NAME=]PATH", help="Local data of a task, or a folder with one per task."),
+    typer.Option(
+        "--data",
+        metavar="[NAME=]PATH",
+        help="Local data of a task, or a folder with one per task; else $COSPEC_DATA, the Hub.",
+    ),
 ]
 NumOption = Annotated[int | None, typer.Option("--num", help="How many problems of each task; left out: the task's.")]
 ShotsOption = Annotated[int, typer.Option("--shots", min=0, help="Worked examples before each question.")]
@@ -48,7 +52,10 @@ ArbitersOption = Annotated[
 RepeatsOption = Annotated[int, typer.Option("--repeats", min=1, help="Texts a problem, pass@1 over them.")]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, help="Programs of a code task run at once.")]
 ConsentOption = Annotated[
-    bool, typer.Option("--confirm-run-unsafe-code", help="Agree to run code that a model has written.")
+    bool,
+    typer.Option(
+        "--confirm-run-unsafe-code", "--confirm_run_unsafe_code", help="Agree to run code that a model has written."
+    ),
 ]
 FailedShareOption = Annotated[
     float, typer.Option("--max-failed-share", min=0, max=1, help="Stop where scoring itself fails more often.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -27,12 +26,19 @@ PlainScorerOption = Annotated[
     str | None, typer.Option("--scorer", help="A scorer's name or package.module:function, instead of --task.")
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", metavar="PATH", help="A code task's rows: file or directory; else the Hub's.")
+    Path | None,
+    typer.Option(
+        "--data", metavar="PATH", help="A code task's rows: file or directory; else $COSPEC_DATA/TASK, the Hub."
+    ),
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", help="Processes that share the work.")]
 ConsentOption = Annotated[
     bool,
-    typer.Option("--confirm-run-unsafe-code", help="Agree to run the generated code of a code task on this machine."),
+    typer.Option(
+        "--confirm-run-unsafe-code",
+        "--confirm_run_unsafe_code",
+        help="Agree to run the generated code of a code task on this machine.",
+    ),
 ]
 
 
@@ -56,15 +62,13 @@ def command(
         raise ValueError("answers are judged by --task NAME or by --scorer NAME: give one of the two")
     name = scorer if task is None else scorer_of_task(task)
     assert name is not None
-    if name == "code" and not confirm_run_unsafe_code:
-        raise ValueError(
-            "scoring code runs it, and generated code can do anything its sandbox lets through: add "
-            "--confirm-run-unsafe-code if you agree to that on this machine"
-        )
-    scorer_for(name)
     if name == "code":
-        # Workers inherit it.
-        import_module("cospec.scoring.code").give_consent()
+        from cospec.scoring.code import give_consent, require_consent
+
+        if confirm_run_unsafe_code:
+            give_consent()
+        require_consent()
+    scorer_for(name)
     if task is None:
         if data is not None:
             raise ValueError("--data holds the rows of a code task: name it with --task, or leave --data out")

@@ -17,6 +17,7 @@ from cospec.scoring.registry import scorer_for, scorer_of_task
 from cospec.scoring.verdict import Verdict
 from cospec.tasks.base import RowRequest, Task
 from cospec.tasks.load import usable_problems
+from cospec.tasks.local_data import local_copy
 from cospec.tasks.registry import task_named
 from cospec.tasks.source import Published
 
@@ -120,7 +121,8 @@ def _code_answers(file: Path, task: Task, data: Path | None, revision: str | Non
 
 def _by_task_id(task: Task, data: Path | None, revision: str | None) -> dict[str, Mapping[str, Any]]:
     assert isinstance(task.source, Published)
-    raw = task.source.read_all(RowRequest(path=data, revision=revision))
+    place = local_copy(task.name) if data is None and revision is None else data
+    raw = task.source.read_all(RowRequest(path=place, revision=revision))
     problems, _ = usable_problems(task, raw.rows, None)
     return {str(problem.extra["task_id"]): {"gold": problem.gold, **problem.extra} for problem in problems}
 

@@ -12,6 +12,7 @@ from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow
 from cospec.tasks.base import Problem, RowRequest, Task, UnusableRow
 from cospec.tasks.few_shot import pick_shots
+from cospec.tasks.local_data import local_copy
 from cospec.tasks.registry import task_named
 
 
@@ -74,13 +75,15 @@ def load_task(
 ) -> TaskSet:
     """Read a task and render its prompts.
 
-    ``path`` is a local file or directory, the Hub's pinned revision is read without it and ``revision`` overrides that
-    one. ``num`` takes the first usable rows in file order, all there are if that is fewer. ``num_shots`` worked
-    examples precede each question, as turns of a chat or as text; they come from the task's training split, drawn by
-    ``seed``, or were written for the task, and never contain the question asked. ``seed`` also orders the choices of
-    multiple-choice tasks and drives generated ones. ValueError for anything that does not fit.
+    ``path`` is a local file or directory; without it the folder of `local_copy` is read, else the Hub's pinned
+    revision, which ``revision`` overrides. ``num`` takes the first usable rows in file order, all there are if that is
+    fewer. ``num_shots`` worked examples precede each question, as turns of a chat or as text; they come from the task's
+    training split, drawn by ``seed``, or were written for the task, and never contain the question asked. ``seed`` also
+    orders the choices of multiple-choice tasks and drives generated ones. ValueError for anything that does not fit.
     """
     task = task_named(name)
+    if path is None and revision is None:
+        path = local_copy(name)
     request = RowRequest(Path(path) if path is not None else None, split, num, seed, revision)
     _check(task, request, num_shots, system_prompt)
     raw = task.source.read(request)
