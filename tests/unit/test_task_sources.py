@@ -16,6 +16,11 @@ from cospec.tasks.source import Part, Published
 ROWS = [{"question": f"Häuser, {n}?\u2028", "answer": f"so\n#### {n}"} for n in range(3)]
 
 
+@pytest.fixture(autouse=True)
+def no_local_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COSPEC_DATA", raising=False)
+
+
 def jsonl() -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
 
