@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 _HEADER = struct.Struct("!I")
-#: A job's CPU time beyond its wall limit, which only a job without a parent can use up.
-_CPU_SLACK_S = 5
+#: Seconds of CPU time beyond twice the wall limit. Only a job whose parent is gone lasts as long.
+_CPU_SLACK_S = 2
 
 
 def encode(message: Any) -> bytes:
@@ -95,7 +95,7 @@ def _serve(connection: socket.socket, function: Callable[..., object], time_limi
 
     arguments = receive(connection)
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + time_limit_s) + _CPU_SLACK_S)
+    _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + 2 * time_limit_s) + _CPU_SLACK_S)
     out_of_memory = False
 
     def call(text: str, row: Any) -> object:
