@@ -42,8 +42,8 @@ class PromptRow:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The row as `load_prompt_rows` reads it back, without the fields that are not set."""
-        return {name: value for name, value in self.scorer_row().items() if value is not None}
+        """The row as `load_prompt_rows` reads it back, without those of our fields that are not set."""
+        return {name: value for name, value in self.scorer_row().items() if value is not None or name in self.extra}
 
 
 def load_prompt_rows(path: str | Path, require_gold: bool) -> list[PromptRow]:

@@ -54,7 +54,7 @@ PromptsOption = Annotated[
 ]
 ScorerOption = Annotated[
     str | None,
-    typer.Option("--scorer", help="exact, word_problems or package.module:function. Left out: the rows' task."),
+    typer.Option("--scorer", help="A scorer's or task's name, or package.module:function. Left out: the rows' task."),
 ]
 RuleOption = Annotated[
     str | None,

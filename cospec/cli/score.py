@@ -41,6 +41,9 @@ ConsentOption = Annotated[
     ),
 ]
 
+# Legal inside a JSON string, and the end of a line to many a reader of this output.
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
 
 def command(
     rows: RowsOption,
@@ -78,7 +81,7 @@ def command(
     counts: Counter[str] = Counter()
     for scored in score_rows(answers, name, workers):
         counts[scored.verdict.kind] += 1
-        typer.echo(dumps(scored.to_json()))
+        typer.echo(dumps(scored.to_json()).translate(_LINE_ENDS))
     kinds = ("right", "wrong", "no_answer", "timeout", "error")
     listed = ", ".join(f"{counts[kind]} {kind}" for kind in kinds)
     typer.echo(f"cospec: {len(answers)} rows: {listed}", err=True)

@@ -57,10 +57,11 @@ class RawRow:
 
 @dataclass(frozen=True, slots=True)
 class RawRows:
-    """Rows, read as they are taken, and what they are a version of: a Hub revision, the digest of files, a generator's
-    release."""
+    """Rows, read as they are taken, the split they are, and what they are a version of: a Hub revision, the digest of
+    files, a generator's release."""
 
     rows: Iterable[RawRow]
+    split: str
     source: str
     version: str
     files: Mapping[str, str] = field(default_factory=dict)

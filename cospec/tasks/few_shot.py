@@ -26,8 +26,8 @@ class ShotPool:
         return others[: self.num]
 
 
-def pick_shots(task: Task, request: RowRequest, num: int) -> ShotPool:
-    """Examples for one task set: those written for the task in their order, or a seeded draw from its split.
+def pick_shots(task: Task, request: RowRequest, split: str, num: int) -> ShotPool:
+    """Examples for rows of one split: those written for the task in their order, or a seeded draw from its own split.
 
     ValueError where the task has no examples or not so many.
     """
@@ -38,7 +38,7 @@ def pick_shots(task: Task, request: RowRequest, num: int) -> ShotPool:
     if isinstance(task.shots, SplitShots):
         examples = _drawn(task, task.shots.split, request)
         # A row of the examples' own split must not be among its examples.
-        limit = len(examples) - (task.shots.split == (request.split or task.source.splits[0]))
+        limit = len(examples) - (task.shots.split == split)
     else:
         examples, limit = task.shots, len(task.shots)
     if num > limit:

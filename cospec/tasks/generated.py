@@ -30,4 +30,4 @@ class Generated:
             RawRow(fields, split, "", index, request.seed, f"{self.name} {split} {index}")
             for index, fields in enumerate(made)
         ]
-        return RawRows(rows, f"{self.name} {split}", self.version())
+        return RawRows(rows, split, f"{self.name} {split}", self.version())

@@ -90,7 +90,7 @@ def load_task(
     problems, dropped = usable_problems(task, raw.rows, num)
     if not problems:
         raise ValueError(f"{task.name}: no usable row in {raw.source} ({len(dropped)} dropped): check the data")
-    shots = pick_shots(task, request, num_shots)
+    shots = pick_shots(task, request, raw.split, num_shots)
     rows = [_row(task, problem, shots.before(problem), chat, system_prompt) for problem in problems]
     info = TaskInfo(
         name=task.name,
@@ -98,7 +98,7 @@ def load_task(
         source=raw.source,
         version=raw.version,
         files=dict(raw.files),
-        split=split or task.source.splits[0],
+        split=raw.split,
         scorer=task.scorer,
         num_rows=len(rows),
         num_shots=num_shots,

@@ -64,42 +64,50 @@ class Published:
         if request.path is None:
             every = {(part.hub, part.label): part for part in parts}
             return replace(self, parts={"all": tuple(every.values())})._from_hub(request)
-        if not request.path.is_dir():
-            return self._from_files(request)
-        there = {part.names: replace(part, keep=None) for part in parts if _candidates(request.path, part)}
-        if not there:
-            _find(request.path, parts[0], self.splits[0])
-        return replace(self, parts={"all": tuple(there.values())})._from_files(request)
+        if request.path.is_dir():
+            there = {part.names: replace(part, keep=None) for part in parts if _candidates(request.path, part)}
+            if not there:
+                _find(request.path, parts[0], self.splits[0])
+            united = tuple(there.values())
+        else:
+            united = (Part((_stem(request.path),), ""),)
+        return replace(self, parts={"all": united})._from_files(request)
 
     # --- local files -------------------------------------------------------------------------------------------------
 
     def _from_files(self, request: RowRequest) -> RawRows:
         assert request.path is not None
-        split = request.split or self.splits[0]
-        found = self._files(request.path, split, asked=request.split is not None)
+        if request.path.is_dir():
+            split = request.split or self.splits[0]
+            found = [(part, _find(request.path, part, split)) for part in self.parts[split]]
+        else:
+            split, part = self._part_of(require_file(request.path, "data file"), request.split)
+            found = [(part, request.path)]
         rows = chain.from_iterable(
             _kept(part, read_rows(file, self.columns), split, request.seed, str(file)) for part, file in found
         )
         digests = {file.name: file_digest(file) for _, file in found}
-        return RawRows(rows, ", ".join(digests), _version(digests), digests)
+        return RawRows(rows, split, ", ".join(digests), _version(digests), digests)
 
-    def _files(self, path: Path, split: str, *, asked: bool) -> list[tuple[Part, Path]]:
-        if path.is_dir():
-            return [(part, _find(path, part, split)) for part in self.parts[split]]
-        require_file(path, "data file")
-        group = self.parts[split]
-        fits = [part for part in group if _stem(path) in part.names]
-        if fits:
-            return [(fits[0], path)]
-        if len(group) > 1:
-            names = ", ".join(part.names[0] for part in group)
-            raise ValueError(f"{path}: which of the files {names} is this? Keep its name, or give their directory")
-        if asked and group[0].keep is None and len(self.splits) > 1:
-            raise ValueError(
-                f"{path}: a single file of another name than {group[0].names[0]}{SUFFIXES[0]} is taken whole: leave "
-                f"the split {split!r} out, or give a directory"
-            )
-        return [(group[0], path)]
+    def _part_of(self, file: Path, asked: str | None) -> tuple[str, Part]:
+        """Which split and part a single file is, by its name; one of an unknown name is a split of its own, "file"."""
+        group = {split: part for split, parts in self.parts.items() for part in parts if _stem(file) in part.names}
+        if asked is None and group:
+            split = next(iter(group))
+            return split, group[split]
+        if asked in group:
+            return asked, group[asked]
+        if group:
+            raise ValueError(f"{file} is split {' or '.join(group)} by its name, not {asked!r}: give the other file")
+        default = self.parts[asked or self.splits[0]]
+        if len(default) > 1:
+            names = ", ".join(part.names[0] for part in default)
+            raise ValueError(f"{file}: which of the files {names} is this? Keep its name, or give their directory")
+        if default[0].keep is not None or len(self.splits) == 1:
+            return asked or self.splits[0], default[0]
+        if asked is not None:
+            raise ValueError(f"{file}: its name is no split's, so it is taken whole: leave the split {asked!r} out")
+        return "file", default[0]
 
     # --- the Hub -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +126,7 @@ class Published:
 
         rows = chain.from_iterable(map(rows_of, self.parts[split]))
         source = " ".join(filter(None, (self.repo, self.config, *(part.hub for part in self.parts[split]))))
-        return RawRows(rows, source, f"{self.repo}@{revision}")
+        return RawRows(rows, split, source, f"{self.repo}@{revision}")
 
 
 def _kept(part: Part, numbered: NumberedRows, split: str, seed: int, where: str) -> Iterator[RawRow]:

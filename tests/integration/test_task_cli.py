@@ -99,9 +99,16 @@ TRIVIA = [
     {"id": 1, "golds": ["Mark Twain", "Samuel Clemens"], "text": "The answer is Samuel Clemens."},
     {"id": "two", "golds": ["Mark Twain"], "text": "not Mark Twain"},
     {"id": 3, "golds": ["Mark Twain"], "text": ""},
-    {"id": 4, "gold": "Paris", "text": "Paris\u2028"},
+    {"id": 4, "gold": "Paris", "text": "Paris"},
 ]
 VERDICTS = ["right", "wrong", "no_answer", "right"]
+
+
+def test_a_line_is_a_line_whatever_the_text_holds(tmp_path: Path) -> None:
+    text = "Paris\u2028or\u0085Rome\u2029or\x0bnot\nso"
+    file = write_rows(tmp_path / "rows.jsonl", [{"id": text, "gold": "x", "text": f"Answer: {text}"}])
+    printed = run_here("score", "--scorer", "open_qa", "--rows", file).stdout
+    assert [json.loads(line)["id"] for line in printed.splitlines()] == [text]
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -110,7 +117,8 @@ def test_score_prints_a_line_a_row_in_their_order(tmp_path: Path, workers: str) 
     file = write_rows(tmp_path / "rows.jsonl", rows)
     done = run_process("score", "--task", "triviaqa", "--rows", file, "--workers", workers, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = read_rows(done.stdout.removesuffix("\n").replace("\u2028", ""))
+    found = read_rows(done.stdout)
+    assert found[3]["extracted"] == "Paris"
     assert [row["id"] for row in found] == [row["id"] for row in rows]
     assert [row["verdict"] for row in found] == VERDICTS * 30
     assert all(set(row) == {"id", "verdict", "extracted", "reason"} for row in found)

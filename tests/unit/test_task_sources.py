@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmark_data import benchmark
 
+from cospec.tasks.base import RowRequest
 from cospec.tasks.formats import read_rows
 from cospec.tasks.load import load_task
+from cospec.tasks.registry import TASKS, task_named
 from cospec.tasks.source import Part, Published
 
 ROWS = [{"question": f"Häuser, {n}?\u2028", "answer": f"so\n#### {n}"} for n in range(3)]
@@ -134,8 +137,6 @@ def test_rows_of_the_hub_are_those_of_a_file(hub_copy: Path, tmp_path: Path, mon
 def test_plain_files_of_the_hub_come_from_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub.constants
 
-    from cospec.tasks.registry import task_named
-
     source = task_named("mgsm:fr").source
     assert isinstance(source, Published)
     snapshot = tmp_path / "datasets--juletxara--mgsm" / "snapshots" / source.revision
@@ -169,8 +170,25 @@ def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_published_revisions_are_commits() -> None:
-    from cospec.tasks.registry import TASKS, task_named
-
     published = [task.source for task in map(task_named, TASKS) if isinstance(task.source, Published)]
     assert len(published) == 12
     assert all(len(source.revision) == 40 and int(source.revision, 16) for source in published)
+
+
+def test_rows_of_all_splits_are_found_for_scoring_by_id(tmp_path: Path) -> None:
+    def ids(name: str, path: Path) -> list[object]:
+        source = task_named(name).source
+        assert isinstance(source, Published)
+        return [
+            row.fields.get("task_id", row.fields.get("question_id")) for row in source.read_all(RowRequest(path)).rows
+        ]
+
+    assert sorted(map(int, map(str, ids("mbpp:full", benchmark("mbpp"))))) == list(range(1, 975))
+    assert ids("mbpp:full", benchmark("mbpp") / "mbpp.jsonl.gz") == ids("mbpp:full", benchmark("mbpp"))
+    assert len(ids("mbpp", benchmark("mbpp"))) == 427
+    for number in (2, 5):
+        (tmp_path / f"test{number}.jsonl").write_text(f'{{"question_id": "q{number}"}}\n', encoding="utf-8")
+    assert ids("livecodebench", tmp_path) == ["q2", "q5"]
+    assert ids("livecodebench", tmp_path / "test5.jsonl") == ["q5"]
+    with pytest.raises(ValueError, match="no file for split 'test': looked for HumanEval or test with one of"):
+        ids("humaneval", tmp_path)

@@ -45,6 +45,9 @@ def gsm(directory: Path, *golds: str, name: str = "test.jsonl") -> Path:
     return write(directory, name, *({"question": f"Q{gold}?", "answer": f"Count.\n#### {gold}"} for gold in golds))
 
 
+SVAMP_ROW = {"ID": "chal-1", "Body": "Ann has 3 pens", "Question": "How many?", "Answer": 3.0}
+
+
 def text_of(row: PromptRow) -> str:
     return row.prompt if row.prompt is not None else json.dumps(row.messages, ensure_ascii=False)
 
@@ -261,11 +264,25 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: dict[str, 
 def test_a_single_file_is_taken_whole(tmp_path: Path) -> None:
     named, other = gsm(tmp_path, "1", "2"), gsm(tmp_path, "3", name="mine.jsonl")
     assert len(load_task("gsm8k", path=named, split="test").rows) == 2
-    assert [row.gold for row in load_task("gsm8k", path=other).rows] == ["3"]
-    with pytest.raises(ValueError, match=r"mine\.jsonl: a single file .* leave the split 'test' out"):
+    mine = load_task("gsm8k", path=other)
+    assert [(row.id, row.gold) for row in mine.rows] == [("gsm8k/file/0", "3")]
+    assert mine.info.split == "file"
+    with pytest.raises(ValueError, match=r"mine\.jsonl: its name is no split's, .* leave the split 'test' out"):
         load_task("gsm8k", path=other, split="test")
+    with pytest.raises(ValueError, match=r"test\.jsonl is split test by its name, not 'train'"):
+        load_task("gsm8k", path=named, split="train")
+    train = load_task("gsm8k", path=gsm(tmp_path, "4", name="train.jsonl"))
+    assert (train.rows[0].id, train.info.split) == ("gsm8k/train/0", "train")
+    assert load_task("svamp", path=write(tmp_path, "my.jsonl", SVAMP_ROW)).info.split == "test"
     with pytest.raises(ValueError, match=r"mine\.jsonl: which of the files mgsm_en, "):
         load_task("mgsm", path=other)
+
+
+def test_one_file_of_several_splits_is_cut_by_its_ids() -> None:
+    file = benchmark("mbpp") / "mbpp.jsonl.gz"
+    assert load_task("mbpp:full", path=file).info.num_rows == 500
+    assert load_task("mbpp:full", path=file, split="prompt", num_shots=3).info.num_rows == 10
+    assert load_task("mbpp:full", path=file, num_shots=10, num=1).info.num_shots == 10
 
 
 def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
@@ -367,7 +384,7 @@ def test_svamp_joins_body_and_question(tmp_path: Path) -> None:
     write(
         tmp_path,
         "SVAMP.jsonl",
-        {"ID": "chal-1", "Body": "Ann has 3 pens", "Question": "How many?", "Answer": 3.0},
+        SVAMP_ROW,
         {"ID": "chal-2", "Body": "Ann has 3 pens.", "Question": "How many?", "Answer": "2.5"},
     )
     rows = loaded(tmp_path, "svamp").rows
