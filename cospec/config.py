@@ -255,11 +255,11 @@ def _type_name(kind: Any) -> str:
     return names.get(kind, str(kind))
 
 
-def differing_lines(old: str, new: str) -> str:
-    """What differs between two configs as `to_yaml` writes them: the first few keys, with both values."""
+def differing_lines(old: str, new: str, ignore: Sequence[str] = ()) -> str:
+    """What differs between two configs as `to_yaml` writes them: the first few keys with both values, "" if nothing."""
     before, after = (OmegaConf.create(text) for text in (old, new))
     found = sorted(set(_leaves(before)) ^ set(_leaves(after)))
-    names = list(dict.fromkeys(name for name, _ in found))
+    names = list(dict.fromkeys(name for name, _ in found if name not in ignore))
     values = [dict(_leaves(tree)) for tree in (before, after)]
     shown = [f"{name} was {values[0].get(name, 'unset')}, now {values[1].get(name, 'unset')}" for name in names[:4]]
     return "; ".join([*shown, *(["..."] if len(names) > 4 else [])])

@@ -114,21 +114,33 @@ def append_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def drop_torn_tail(path: str | Path) -> int:
     """Cut the half-written last line that a killed run can leave; returns the number of bytes cut.
 
-    Only an unfinished line (no newline, no JSON object) is cut. Call it before resuming; a missing file is fine.
+    Only an unfinished line (no newline, no JSON object) is cut, and only behind rows: ValueError for a file that looks
+    like something else. Call it before resuming; a missing file is fine.
     """
     file = Path(path)
     if not file.exists():
         return 0
+    if not file.is_file():
+        raise ValueError(f"{file} is no regular file, so a run could not go on from it: name a file")
     content = file.read_bytes()
-    tail = content[content.rfind(b"\n") + 1 :]
-    if not tail:
+    start = content.rfind(b"\n") + 1
+    tail = content[start:]
+    if not tail or _is_row(tail):
         return 0
+    # A kill leaves the beginning of a row or, on some file systems, zeros.
+    begun = tail.startswith(b'{"') or tail == b"{" or not tail.strip(b"\0")
+    if not begun or (start and not _is_row(content.partition(b"\n")[0])):
+        raise ValueError(f"{file} does not hold JSON lines: it is not what a run left, so name another file")
+    os.truncate(file, start)
+    return len(tail)
+
+
+def _is_row(line: bytes) -> bool:
     try:
-        _parse_line(tail.removeprefix(_BOM), str(file))
+        _parse_line(line.removeprefix(_BOM), "")
     except ValueError:
-        os.truncate(file, len(content) - len(tail))
-        return len(tail)
-    return 0
+        return False
+    return True
 
 
 def write_json_atomic(path: str | Path, value: Any) -> None:

@@ -74,9 +74,10 @@ def save_arbiter(arbiter: PeftModel, directory: Path, pins: Pins) -> None:
     # The base model's name goes into the pins; a local path on a model card breaks its validation on the Hub.
     arbiter.peft_config["default"].base_model_name_or_path = _public_name(pins.draft.name)
     arbiter.save_pretrained(str(directory), save_embedding_layers=False, selected_adapters=["default"])
+    (directory / "README.md").write_text(_card(pins), encoding="utf-8")
+    # The last file: where it is, the directory is whole.
     text = json.dumps(dataclasses.asdict(pins), indent=2)
     (directory / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
-    (directory / "README.md").write_text(_card(pins), encoding="utf-8")
 
 
 def read_pins(directory: Path) -> Pins:

@@ -107,6 +107,10 @@ class ArbiterNet(nn.Module):
     def add_model_tags(self, tags: Any) -> None:
         """Tags go on the card that is written with the adapter."""
 
+    def enable_input_require_grads(self) -> None:
+        """For checkpointing that re-enters: LoRA then gets a gradient although the embeddings are frozen."""
+        self.backbone.enable_input_require_grads()
+
     def gradient_checkpointing_enable(self, **kwargs: Any) -> None:
         self.backbone.gradient_checkpointing_enable(**kwargs)
 

@@ -196,8 +196,10 @@ class _Demo:
 
     def _train(self, stage: str, overrides: Sequence[str]) -> Path:
         """Start a training stage as `accelerate launch` would; the directory of its arbiter."""
+        from cospec.training.run_dir import RunDir
+
         run = self.out / stage
-        if not (run / "arbiter").is_dir():
+        if not RunDir(run).finished:
             words = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "1", "--num_machines", "1"]
             words += ["--mixed_precision", "no", "--dynamo_backend", "no", *(["--cpu"] if self._on_cpu() else [])]
             words += ["-m", f"cospec.training.{stage}", f"pair.path={self.out / 'pair.yaml'}", f"run.dir={run}"]

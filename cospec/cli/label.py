@@ -74,6 +74,7 @@ def command(
     judge = scorer_for(name)
     read_pair_spec(pair, draft, target, device, dtype, attn)
     from cospec.arbiter.adapter import load_scorer
+    from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import read_rollouts
     from cospec.labels import complementarity
     from cospec.labels.outcome import OutcomeLabeller
@@ -81,6 +82,7 @@ def command(
 
     recorded = read_rollouts(rollouts)
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+    claim(out, loaded, arbiter)
     labeller = OutcomeLabeller(
         loaded,
         judge,

@@ -67,15 +67,13 @@ def describe(
     pair: Pair, options: DecodeOptions, choices: Mapping[str, RuleChoice], methods: Sequence[Method]
 ) -> dict[str, Any]:
     """What decides the results besides the problems, as JSON: common settings, and each method's under "methods"."""
-    from cospec.arbiter.adapter import pins_of
     from cospec.evaluation.environment import environment
 
     common = asdict(options)
     del common["bonus"]
-    pins = asdict(pins_of(pair, "own"))
     return {
         "pair": asdict(pair.spec),
-        "pair_digest": digest([dumps([pins["draft"], pins["target"], pins["tokenizer_digest"]]).encode()]),
+        "pair_digest": pair_digest(pair),
         "device": pair.device.type,
         "dtype": str(next(pair.target.parameters()).dtype),
         "attn": pair.target.config._attn_implementation,
@@ -88,13 +86,23 @@ def describe(
 def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
     described: dict[str, Any] = {"rule": method.rule_name, "bonus": method.bonus_in_use}
     if choice.arbiter is not None:
-        files = sorted(file for file in choice.arbiter.iterdir() if file.suffix in (".safetensors", ".json"))
-        described |= {
-            "threshold": choice.threshold,
-            "arbiter": str(choice.arbiter),
-            "arbiter_digest": digest(file.read_bytes() for file in files),
-        }
+        found = arbiter_digest(choice.arbiter)
+        described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter), "arbiter_digest": found}
     return described
+
+
+def pair_digest(pair: Pair) -> str:
+    """Digest of the pair's pins: names, configs, a sample of the draft's weights, tokenizer."""
+    from cospec.arbiter.adapter import pins_of
+
+    pins = asdict(pins_of(pair, "own"))
+    return digest([dumps([pins["draft"], pins["target"], pins["tokenizer_digest"]]).encode()])
+
+
+def arbiter_digest(directory: Path) -> str:
+    """Digest of an arbiter's weights and configs."""
+    files = sorted(file for file in directory.iterdir() if file.suffix in (".safetensors", ".json"))
+    return digest(file.read_bytes() for file in files)
 
 
 def describe_rows(rows: Sequence[PromptRow]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
     from cospec.engine.decode import Engine, Request
-    from cospec.engine.record import Rollout
+    from cospec.engine.record import Bonus, Rollout
 
 
 def command(
@@ -87,20 +87,17 @@ def command(
         temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
     )
     choice = choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of
 
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
     engine = options.engine(loaded, rule_from_options(choice, loaded))
+    claim(out, loaded, arbiter)
     requests = requests_of(loaded, rows, raw=raw)
     kept = recorded_rollouts(out, requests, engine.settings)
-    done = {rollout.id for rollout in kept}
-    new, seconds = _decode(engine, [request for request in requests if request.id not in done], out)
-    summary = _summary(out, kept, new, seconds)
-    if engine.settings.bonus == "arbitrated":
-        # One more than the accepted tokens is a length only where a token of the target's follows.
-        del summary["mean_acceptance_length"]
-    report(summary, json)
+    new, seconds = _decode(engine, requests, {rollout.id for rollout in kept}, out)
+    report(_summary(out, kept, new, seconds, engine.settings.bonus), json)
 
 
 def _check_files(prompts: Path | None, out: Path | None) -> tuple[list[PromptRow], Path]:
@@ -113,13 +110,16 @@ def _check_files(prompts: Path | None, out: Path | None) -> tuple[list[PromptRow
     return load_prompt_rows(prompts, require_gold=False), out
 
 
-def _decode(engine: Engine, requests: Sequence[Request], out: Path) -> tuple[list[Rollout], float]:
-    """Decode, writing each record as it ends; the records and the seconds it took."""
+def _decode(
+    engine: Engine, requests: Sequence[Request], done: set[str | int], out: Path
+) -> tuple[list[Rollout], float]:
+    """Decode what is not done, writing each record as it ends; the records and the seconds it took."""
     import time
 
     from cospec.cli.progress import progress
     from cospec.engine.rollout_file import decode_to_file
 
+    requests = [request for request in requests if request.id not in done]
     new: list[Rollout] = []
     start = time.perf_counter()
     with on_interrupt(lambda: f"{len(new)} new records in {out}"), progress("rollout", len(requests)) as step:
@@ -132,7 +132,9 @@ def _decode(engine: Engine, requests: Sequence[Request], out: Path) -> tuple[lis
     return new, time.perf_counter() - start
 
 
-def _summary(out: Path, kept: Sequence[Rollout], new: Sequence[Rollout], seconds: float) -> dict[str, Any]:
+def _summary(
+    out: Path, kept: Sequence[Rollout], new: Sequence[Rollout], seconds: float, bonus: Bonus
+) -> dict[str, Any]:
     """Acceptance over all records, speed of the new ones."""
     from cospec.engine.metrics import acceptance, ratio
 
@@ -147,7 +149,8 @@ def _summary(out: Path, kept: Sequence[Rollout], new: Sequence[Rollout], seconds
         "num_drafted": sums.num_drafted,
         "num_accepted": sums.num_accepted,
         "acceptance_rate": sums.acceptance_rate,
-        "mean_acceptance_length": sums.mean_acceptance_length,
+        # One more than the accepted tokens is a length only where a token of the target's follows.
+        **({"mean_acceptance_length": sums.mean_acceptance_length} if bonus == "target" else {}),
         "acceptance_by_position": sums.acceptance_by_position,
         "num_mismatches": sums.num_mismatches,
         "num_kept": sums.num_kept,

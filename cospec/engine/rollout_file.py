@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,11 +12,22 @@ from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl
 
 
 def read_rollouts(path: Path) -> list[Rollout]:
-    """All rollouts of a file; ValueError if there are none."""
+    """All rollouts of a file; ValueError if there are none, or two of one id."""
     rollouts = [rollout_from_json(row) for row in read_jsonl(path)]
     if not rollouts:
         raise ValueError(f"{path} holds no rollouts: write some with `cospec rollout`")
+    _refuse_repeated(rollouts, path)
     return rollouts
+
+
+def _refuse_repeated(rollouts: Sequence[Rollout], path: Path) -> None:
+    ids = Counter(str(rollout.id) for rollout in rollouts)
+    repeated = [id for id, num in ids.items() if num > 1]
+    if repeated:
+        raise ValueError(
+            f"{path} holds {len(repeated)} ids more than once, such as {repeated[0]!r}: two runs wrote to it, or files "
+            "were joined; give every rollout its own id"
+        )
 
 
 def recorded_rollouts(path: Path, requests: Sequence[Request], settings: Settings) -> list[Rollout]:
@@ -40,6 +52,7 @@ def recorded_rollouts(path: Path, requests: Sequence[Request], settings: Setting
             kept.append(rollout)
             continue
         raise ValueError(f"{path} holds rollout {rollout.id!r} of another {reason}: name another --out, or remove it")
+    _refuse_repeated(kept, path)
     return kept
 
 

@@ -157,6 +157,11 @@ class GrpoConfig:
             raise ValueError(f"num_generations is {self.num_generations}: a group needs at least 2 rollouts")
         if self.steps < 1 or self.prompts_per_step < 1 or self.num_iterations < 1:
             raise ValueError("steps, prompts_per_step and num_iterations must be at least 1")
+        if self.run.save_every % self.num_iterations:
+            raise ValueError(
+                f"run.save_every is {self.run.save_every} and num_iterations {self.num_iterations}: a checkpoint "
+                "between the updates on one batch cannot be resumed, so make save_every a multiple"
+            )
         _check_forms(self.arbiter, self.optimiser)
 
     def accumulation(self, num_processes: int) -> int:

@@ -22,7 +22,8 @@ def scored(model: nn.Module, rollouts: Sequence[Rollout], actions: Tensor, sep: 
     logps = nn.functional.logsigmoid(torch.where(actions == 1, logits, -logits))
     keep = torch.sigmoid(logits)
     entropies = -(keep * nn.functional.logsigmoid(logits) + (1 - keep) * nn.functional.logsigmoid(-logits))
-    return logps, entropies
+    real = nn.functional.pad(packed.read_mask, (0, actions.shape[1] - packed.read_mask.shape[1])).to(actions.device)
+    return logps, entropies * real
 
 
 def recorded(rollouts: Sequence[Rollout], actions: Tensor) -> tuple[Tensor, Tensor]:

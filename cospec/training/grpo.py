@@ -244,12 +244,21 @@ class ArbiterGrpoTrainer(SavesArbiter, GRPOTrainer):
         logps, entropies = self._scores(model, self._items, actions, self._item_advantages)
         return logps, entropies if self._entropy_bonus_enabled else entropies.detach(), None
 
+    @property
+    def _advantages_alone(self) -> bool:
+        """Whether a decision without an advantage bears on nothing.
+
+        KL and entropy bonus pull at every decision, quantiles are taken over all, and what was recorded is out of date
+        once a batch has been trained on.
+        """
+        pulls = self.beta != 0.0 or self._entropy_bonus_enabled or self.top_entropy_quantile < 1.0
+        return not pulls and self.num_iterations == 1
+
     def _scores(
         self, model: nn.Module, rollouts: Sequence[Rollout], actions: Tensor, advantages: Tensor
     ) -> tuple[Tensor, Tensor]:
         with self.accelerator.autocast():
-            # KL and entropy bonus pull at every decision, whatever its advantage.
-            if self.beta != 0.0 or self._entropy_bonus_enabled:
+            if not self._advantages_alone:
                 return scored(model, rollouts, actions, self._separator)
             return scored_where_taught(model, rollouts, actions, advantages, self._separator)
 
@@ -259,8 +268,8 @@ def _no_reward(**kwargs: Any) -> list[float]:
 
 
 def _pad(rows: Sequence[Sequence[float]], dtype: torch.dtype = torch.long) -> Tensor:
-    """Right-padded with zeros to the longest row, and to at least one column: TRL needs one."""
-    width = max(1, *(len(row) for row in rows))
+    """Right-padded with zeros to the longest row, and to two columns at least: TRL does not mask a single one."""
+    width = max(2, *(len(row) for row in rows))
     return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], dtype=dtype)
 
 
@@ -318,6 +327,7 @@ def train(config: GrpoConfig) -> Path:
     arbiter = prepare_arbiter(pair, config.arbiter, config.run.seed)
     trainer = ArbiterGrpoTrainer(arbiter, pair, usable, scorer, config, args, run)
     trainer.train(resume_from_checkpoint=checkpoint)
+    assert trainer.state.global_step == config.steps, f"{trainer.state.global_step} steps made of {config.steps}"
     trainer.finish(run)
     return run.arbiter
 

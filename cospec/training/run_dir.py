@@ -26,6 +26,10 @@ _CHECKPOINT_FILES = ("adapter_model.safetensors", CONFIG_NAME, "optimizer.pt", "
 _PACKAGES = ("cospec", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "deepspeed")
 
 
+#: Keys that say how to go on, not what the run is.
+_NO_PART_OF_A_RUN = ("run.resume", "run.tracker")
+
+
 @dataclass(frozen=True, slots=True)
 class RunDir:
     """Paths of one run."""
@@ -67,6 +71,7 @@ class RunDir:
         the same config is left as it is.
         """
         text = to_yaml(config)
+        changed = ""
         recorded = self.root / "config.yaml"
         checkpoint = self.last_checkpoint()
         begun = bool(checkpoint) or self.finished
@@ -74,11 +79,12 @@ class RunDir:
             raise ValueError(
                 f"{self.root} already holds a run: set run.resume=true to go on with it, or another run.dir"
             )
-        if begun and recorded.exists() and recorded.read_text(encoding="utf-8") != text:
+        if begun and recorded.exists():
+            changed = differing_lines(recorded.read_text(encoding="utf-8"), text, ignore=_NO_PART_OF_A_RUN)
+        if changed:
             raise ValueError(
-                f"{self.root} holds a run with another config "
-                f"({differing_lines(recorded.read_text(encoding='utf-8'), text)}): compare {recorded}, or choose "
-                "another run.dir"
+                f"{self.root} holds a run with another config ({changed}): compare {recorded}, or choose another "
+                "run.dir"
             )
         if self.finished:
             return

@@ -27,6 +27,25 @@ from cospec.training.config import ArbiterSection, GrpoConfig, OptimiserSection,
 from cospec.training.cpu_launch import missing_cpu_processes, start_processes
 from cospec.training.run_dir import RunDir
 
+_DECODING = "completions are rollouts of the engine, so set rollout.{} instead"
+_NO_EFFECT = "rewards and advantages are per decision, so it would have no effect"
+#: Arguments of TRL's trainer that would be ignored, or break what is ours.
+_REFUSED = {
+    **{name: _DECODING.format(name) for name in ("temperature", "top_p", "top_k")},
+    "max_completion_length": _DECODING.format("max_new_tokens"),
+    "repetition_penalty": "the engine has no penalties",
+    "min_p": "the engine has no min_p",
+    "use_vllm": "the engine decodes the rollouts",
+    "steps_per_generation": "a step's rollouts are those of prompts_per_step, so set that",
+    "generation_batch_size": "a step's rollouts are those of prompts_per_step, so set that",
+    "mask_truncated_completions": _NO_EFFECT,
+    "scale_rewards": _NO_EFFECT,
+    "reward_weights": _NO_EFFECT,
+    "log_completions": "rollout.keep_records keeps the rollouts",
+    "sync_ref_model": "the reference is the warm-up, which stays",
+    "eval_strategy": "checkpoints are compared with `cospec eval`",
+}
+
 ConfigT = TypeVar("ConfigT", SftConfig, GrpoConfig)
 
 
@@ -131,12 +150,14 @@ def trainer_arguments(
     }
     known = list(inspect.signature(cls).parameters)
     for key in extra:
+        if key in _REFUSED:
+            raise ValueError(f"trainer.{key} has no place here: {_REFUSED[key]}")
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f", did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"trainer.{key} is no argument of {cls.__name__}{hint}")
         if key in arguments:
-            raise ValueError(f"trainer.{key} is decided by another key of the config: set that one instead")
+            raise ValueError(f"trainer.{key} is decided by this stage or by another key of its config: leave it out")
     with warnings.catch_warnings():
         # Newer transformers rename it; the old name holds over the whole range we support.
         warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*", category=FutureWarning)

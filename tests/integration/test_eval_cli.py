@@ -199,7 +199,7 @@ def test_the_bundled_problems_come_from_the_seed(files: Files, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--scorer", "exact", "--methods", "target,lenient"], ["no rule 'lenient'"]),
+        (["--scorer", "exact", "--methods", "target,lenient"], ["no method 'lenient'"]),
         (["--scorer", "exact", "--methods", "arbiter"], ["--arbiter DIR"]),
         (["--scorer", "exakt"], ["unknown scorer 'exakt'", "'exact'"]),
         ([], ["no scorer", "--scorer NAME"]),

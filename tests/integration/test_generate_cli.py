@@ -220,6 +220,18 @@ def json_like(row: dict[str, Any]) -> dict[str, Any]:
     return rollout_from_json(json.loads(json.dumps(row))).to_json()
 
 
+def test_records_of_another_pair_or_written_twice_are_not_taken_for_this_run(files: Files, tmp_path: Path) -> None:
+    out = tmp_path / "rollouts.jsonl"
+    arguments = ("rollout", "--prompts", files.rows, "--out", out, "--max-new-tokens", "8")
+    assert run_here(*arguments, "--pair", files.pair).exit_code == 0
+    written = out.read_text()
+    other = write_pair(tmp_path / "other", seed=9)
+    assert_refused(run_here(*arguments, "--pair", other), "made with another pair")
+    assert out.read_text() == written
+    out.write_text(written + written)
+    assert_refused(run_here(*arguments, "--pair", files.pair), "more than once")
+
+
 def test_sampled_decisions_need_an_arbiter(files: Files, tmp_path: Path) -> None:
     out = tmp_path / "rollouts.jsonl"
     arguments = ("rollout", "--pair", files.pair, "--prompts", files.rows, "--out", out, "--max-new-tokens", "8")

@@ -169,11 +169,33 @@ def test_kl_to_the_warm_up_policy_is_zero_at_first_and_not_saved(
     assert not any(".ref." in name for name in weights(run))
 
 
+def test_checkpointing_does_not_change_the_gradient(
+    run_grpo: Callable[..., tuple[list[dict[str, Any]], Path]],
+) -> None:
+    common = ("reward.scorer=odd_scorers:by_length", "arbiter.context_cache=own", "num_iterations=2", "kl_beta=0.1")
+    plain, _ = run_grpo("plain", *common, "steps=2", "run.save_every=2")
+    frugal, _ = run_grpo("frugal", *common, "steps=2", "run.save_every=2", "optimiser.gradient_checkpointing=true")
+    assert plain[1]["grad_norm"] > 1e-4
+    for name in ("loss", "grad_norm", "kl", "entropy"):
+        assert [row[name] for row in frugal[:2]] == pytest.approx([row[name] for row in plain[:2]], rel=1e-4), name
+
+
+def test_a_run_begun_without_resume_goes_on_with_it(
+    run_grpo: Callable[..., tuple[list[dict[str, Any]], Path]],
+) -> None:
+    common = ("reward.scorer=odd_scorers:by_length", "steps=2", "run.save_every=1")
+    _, run = run_grpo("afresh", *common, "run.resume=false")
+    again, _ = run_grpo("afresh", *common, "run.resume=true")
+    assert [row["step"] for row in again if "loss" in row] == [1, 2]
+    assert run.is_dir()
+
+
 def test_several_updates_on_one_batch_clip(run_grpo: Callable[..., tuple[list[dict[str, Any]], Path]]) -> None:
     metrics, _ = run_grpo(
         "updates",
         "reward.scorer=odd_scorers:by_length",
         "num_iterations=2",
+        "run.save_every=2",
         "steps=2",
         "epsilon=0.0001",
         "optimiser.learning_rate=5",
@@ -231,6 +253,9 @@ def test_a_finished_run_is_neither_trained_further_nor_overwritten(
         ("reward.scorer=odd_scorers:absent", "absent"),
         ("steps=0", "at least 1"),
         ("step=3", "did you mean"),
+        ("trainer.top_p=0.5", "set rollout.top_p"),
+        ("trainer.steps_per_generation=8", "prompts_per_step"),
+        ("num_iterations=2", "run.save_every is 25"),
     ],
 )
 def test_bad_settings_are_refused_by_name(

@@ -100,3 +100,20 @@ def test_written_json_is_strict() -> None:
     assert dumps({"a": "é"}) == '{"a": "é"}'
     assert json.loads(dumps({"a": "\ud800"})) == {"a": "\ud800"}
     assert dumps({"a": "\ud800"}).isascii()
+
+
+@pytest.mark.parametrize("text", ['{\n "a": 1\n}', "first line\nsecond", "one line", '{"a": 1}\nnotes'])
+def test_a_file_that_no_run_left_is_not_cut(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "precious"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="name another file"):
+        drop_torn_tail(file)
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("tail", ["{", '{"a": 1', "\0" * 200])
+def test_what_a_kill_leaves_is_cut(tmp_path: Path, tail: str) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"a": 1}\n' + tail)
+    assert drop_torn_tail(file) == len(tail)
+    assert file.read_text() == '{"a": 1}\n'
