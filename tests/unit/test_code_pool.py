@@ -1,8 +1,10 @@
 """Many programs at a time, and what becomes of them when their starter dies."""
 
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,17 @@ from typing import Any
 import psutil
 import pytest
 
-from cospec.scoring.code import CodeJob, FunctionTests, Limits, Program, run_many, score_code
+from cospec.scoring.code import (
+    CodeJob,
+    FunctionTests,
+    Limits,
+    Program,
+    isolation_here,
+    run_job,
+    run_many,
+    score_code,
+    verdict_of,
+)
 
 RIGHT = "def f(x):\n    return x + 1\n"
 
@@ -90,8 +102,50 @@ run_job(job, isolation)
     below = wait_until(lambda: psutil.Process(starter.pid).children(recursive=True))
     starter.send_signal(signal.SIGKILL)
     starter.wait()
-    assert wait_until(lambda: not any(process.is_running() for process in below))
+    assert wait_until(lambda: not any(is_alive(process) for process in below))
     assert wait_until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_a_killed_supervisor_is_a_failure_of_the_sandbox_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    isolation = isolation_here()
+    job = CodeJob(Program(("import time\ntime.sleep(1000)",)), FunctionTests("f()"))
+    with ThreadPoolExecutor(1) as pool:
+        pending = pool.submit(run_job, job, isolation)
+        # The supervisor, the program and the tests.
+        below = wait_until(lambda: len(found := descendants()) >= 3 and found)
+        supervisor = next(process for process in below if process.ppid() == os.getpid())
+        supervisor.kill()
+        run = pending.result()
+    assert run.outcome == "broken"
+    assert "supervisor ended: exit status -9" in run.reason
+    assert verdict_of(run, "").is_failure
+    assert wait_until(lambda: not any(is_alive(process) for process in below))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sandbox_that_cannot_be_set_up_is_a_failure_for_each_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolation = isolation_here()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    jobs = [CodeJob(Program((RIGHT,)), FunctionTests("assert f(1) == 2"))] * 3
+    runs = run_many(jobs, 2, isolation=isolation, allow_code_execution=True)
+    assert [run.outcome for run in runs] == ["broken"] * 3
+    assert all("could not be set up" in run.reason for run in runs)
+
+
+def descendants() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_until(condition: Callable[[], Any]) -> Any:

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -66,11 +68,26 @@ def test_a_program_out_of_time_is_wrong_and_no_failure_of_the_scorer() -> None:
 def test_a_program_that_only_waits_is_wrong() -> None:
     verdict = score("import time\ndef f(x):\n    time.sleep(1000)", ROW, limits=Limits(cpu_s=10, wall_s=1))
     assert verdict.kind == "wrong"
-    assert "slept" in verdict.reason
+    assert "waited" in verdict.reason
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to crowd one processor")
 def test_a_program_that_did_not_get_its_time_is_a_timeout_and_a_failure_of_the_scorer() -> None:
-    verdict = score("def f(x):\n    while True: pass", ROW, limits=Limits(cpu_s=1000, wall_s=1))
+    processors = os.sched_getaffinity(0)
+    isolation_here()
+    # Everything on one processor: the program, at a lower priority than a crowd that is never through.
+    os.sched_setaffinity(0, {min(processors)})
+    crowd = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(20)]
+    try:
+        verdict = score(
+            "import os\nos.nice(19)\ndef f(x):\n    while True: pass", ROW, limits=Limits(cpu_s=60, wall_s=1)
+        )
+    finally:
+        os.sched_setaffinity(0, processors)
+        for one in crowd:
+            one.kill()
+            one.wait()
     assert (verdict.kind, verdict.is_failure) == ("timeout", True)
     assert "too busy" in verdict.reason
 

@@ -20,7 +20,6 @@ def require_consent(allow_code_execution: bool = False) -> None:
     """ValueError unless the caller, the flag or the variable allows it: call it before anything is decoded."""
     if not (allow_code_execution or has_consent()):
         raise ValueError(
-            "this would run programs that a model wrote, on this machine: read what its isolation offers (`cospec "
-            f"doctor` or the docs of cospec.scoring.code), then add {FLAG}, set {VARIABLE}=1, or pass "
-            "allow_code_execution=True"
+            "this would run programs that a model wrote on this machine: read in docs/code_execution.md what the "
+            f"sandbox guarantees, then add {FLAG}, set {VARIABLE}=1, or pass allow_code_execution=True"
         )

@@ -20,7 +20,7 @@ LEVELS: tuple[Level, ...] = ("limits", "contained", "full")
 # What each guarantee means, and which mechanisms give it.
 _GUARANTEES = {
     "no_network": ("no network", "seccomp or namespaces"),
-    "no_outside_writes": ("no writing outside the scratch directory", "landlock"),
+    "no_outside_writes": ("no writing outside the scratch directory", "landlock with seccomp or user"),
     "no_outside_reads": ("no reading beyond the interpreter and its libraries", "landlock"),
     "no_outside_processes": ("no reach into other processes", "seccomp and landlock"),
     "no_left_processes": ("no process that outlives the program", "seccomp or namespaces"),
@@ -102,13 +102,14 @@ def _tried(mechanisms: tuple[str, ...]) -> Isolation:
         os.chmod(f"{folder}/socket", 0o666)
         targets = _targets(Path(folder), server)
         found = _probe(usable, targets)
-        if found is None:
+        if isinstance(found, str):
             raise ValueError(
-                f"the code sandbox does not start, not even without isolation: check that {tempfile.gettempdir()} "
-                "is writable and that processes can be started"
+                f"the code sandbox does not start, not even without isolation: {found}; check that "
+                f"{tempfile.gettempdir()} is writable and that processes can be started"
             )
         for name in MECHANISMS:
-            if name in mechanisms and (tried := _probe((*usable, name), targets)) is not None:
+            tried = _probe((*usable, name), targets) if name in mechanisms else ""
+            if not isinstance(tried, str):
                 usable, found = (*usable, name), tried
     return Isolation(usable, **{name: found[name] for name in _GUARANTEES})
 
@@ -122,16 +123,19 @@ def _targets(folder: Path, server: socket.socket) -> str:
     return json.dumps({"folder": str(folder), "port": server.getsockname()[1], "pid": os.getpid()})
 
 
-def _probe(mechanisms: tuple[str, ...], targets: str) -> dict[str, bool] | None:
-    """What a program under these mechanisms cannot do; None when they refuse to work, or to let Python work."""
+def _probe(mechanisms: tuple[str, ...], targets: str) -> dict[str, bool] | str:
+    """What a program under these mechanisms cannot do; or why they, or Python under them, do not work."""
     from cospec.scoring.code.limits import Limits
     from cospec.scoring.code.program import Program
     from cospec.scoring.code.sandbox import run_script
 
     program = Program((_PROBE,), libraries=())
-    run = run_script(program, targets, Limits(cpu_s=10), Isolation(mechanisms))
+    try:
+        run = run_script(program, targets, Limits(cpu_s=10), Isolation(mechanisms))
+    except OSError as error:
+        return str(error)
     if run.outcome != "passed":
-        return None
+        return run.reason
     found: dict[str, bool] = json.loads(run.stdout)
     return found
 
@@ -170,7 +174,9 @@ signals = refused(lambda: os.kill(targets["pid"], 0))
 memory = refused(lambda: open("/proc/%d/mem" % targets["pid"], "r+b").close())
 print(json.dumps({
     "no_network": refused(connect) and refused(send_datagram),
-    "no_outside_writes": refused(lambda: open(new, "w")) and refused(lambda: open(old, "a")),
+    "no_outside_writes": all(map(refused, (
+        lambda: open(new, "w"), lambda: open(old, "a"), lambda: os.remove(old), lambda: os.chmod(old, 0o666),
+    ))),
     "no_outside_reads": refused(lambda: open(old)),
     "no_outside_processes": signals and memory and refused(connect_locally),
     "no_left_processes": os.getpid() == 1 or refused(start_a_process),

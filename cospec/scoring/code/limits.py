@@ -12,8 +12,8 @@ class Limits:
     """Bounds of one run. CPU time is the main one, so that the verdict does not hang on how busy the machine is.
 
     ``cpu_s`` counts for the program and for its tests each, ``wall_s`` (three times that and 5 s more unless given)
-    for both together; time in which the whole machine stands still is left out. Output above ``output_bytes`` is
-    thrown away. ValueError for bounds under which nothing could run.
+    for both together; time in line for a processor, and time in which everything stands still, are left out. Output
+    above ``output_bytes`` is thrown away. ValueError for bounds under which nothing could run.
     """
 
     cpu_s: float = 10.0

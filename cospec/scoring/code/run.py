@@ -21,11 +21,11 @@ Outcome = Literal[
     "broken",
 ]
 
-# Of the wall time, the share a program has to have run, or stood in line to run, for the machine to be at fault.
-_BUSY = 0.5
 # The kernel's clock for the limit counts in ticks, which fall unevenly on a busy machine.
 _SHARE_OF_CPU_LIMIT = 0.5
 _LIMITS: dict[str, tuple[Outcome, str]] = {
+    "wall": ("wall_limit", "time limit: it was not through after {wall_s:.0f} s, for the most part of which it waited"),
+    "starved": ("starved", "the machine was too busy to give it its CPU time within {wall_s:.0f} s"),
     "output": ("output_limit", "it printed without end"),
     "scratch": ("scratch_limit", "it filled its scratch directory"),
     "processes": ("process_limit", "it started too many processes"),
@@ -81,10 +81,10 @@ def _unlocked(program: dict[str, Any], tester: dict[str, Any] | None) -> tuple[O
 
 def _limit_watched(answer: dict[str, Any]) -> tuple[Outcome, str] | None:
     """The limit at which the supervisor ended the run, perhaps before the tests' cage was closed."""
-    limit = answer["limit"]
-    if limit == "wall":
-        return _wall_limit(answer["wall_s"], answer["usage"])
-    return None if limit is None else _LIMITS[limit]
+    if answer["limit"] is None:
+        return None
+    outcome, reason = _LIMITS[answer["limit"]]
+    return outcome, reason.format(wall_s=answer["wall_s"])
 
 
 def _cpu_limit(
@@ -100,13 +100,6 @@ def _cpu_limit(
 def _is_out_of_cpu(side: dict[str, Any], cpu_limit_s: float) -> bool:
     killed = side["exit_code"] in (-signal.SIGKILL, -signal.SIGXCPU)
     return killed and side["cpu_s"] >= _SHARE_OF_CPU_LIMIT * cpu_limit_s
-
-
-def _wall_limit(wall_s: float, usage: list[float] | None) -> tuple[Outcome, str]:
-    # Where the kernel does not count the waiting, the program gets the benefit of the doubt.
-    if usage is None or sum(usage) >= _BUSY * wall_s:
-        return "starved", f"the machine was too busy to give it its CPU time within {wall_s:.0f} s"
-    return "wall_limit", f"time limit: it slept, or waited for something, for {wall_s:.0f} s"
 
 
 def _script_end(program: dict[str, Any]) -> tuple[Outcome, str]:

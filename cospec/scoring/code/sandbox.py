@@ -17,11 +17,11 @@ def run_tested(program: Program, tests: FunctionTests, limits: Limits, isolation
     """
     nonce = secrets.token_hex(16)
     order = {"source": tests.source, "given": tests.given, "entry_point": tests.entry_point, "nonce": nonce}
-    with supervised(program, limits, isolation, is_tested=True) as supervisor:
-        try:
+    try:
+        with supervised(program, limits, isolation, is_tested=True) as supervisor:
             return judged(supervisor.ask(order), limits.cpu_s, isolation, nonce)
-        except SupervisorError as error:
-            return Run("broken", str(error), isolation)
+    except SupervisorError as error:
+        return Run("broken", str(error), isolation)
 
 
 def run_script(program: Program, stdin: str, limits: Limits, isolation: Isolation) -> Run:
@@ -31,12 +31,9 @@ def run_script(program: Program, stdin: str, limits: Limits, isolation: Isolatio
 
 def run_scripts(program: Program, stdins: Iterable[str], limits: Limits, isolation: Isolation) -> Generator[Run]:
     """Run the program as a script with each standard input in turn, each with the full limits; ends when broken."""
-    with supervised(program, limits, isolation, is_tested=False) as supervisor:
-        for stdin in stdins:
-            try:
-                run = judged(supervisor.ask({"stdin": stdin}), limits.cpu_s, isolation, None)
-            except SupervisorError as error:
-                run = Run("broken", str(error), isolation)
-            yield run
-            if run.outcome == "broken":
-                return
+    try:
+        with supervised(program, limits, isolation, is_tested=False) as supervisor:
+            for stdin in stdins:
+                yield judged(supervisor.ask({"stdin": stdin}), limits.cpu_s, isolation, None)
+    except SupervisorError as error:
+        yield Run("broken", str(error), isolation)

@@ -19,6 +19,7 @@ from cospec.scoring.code.isolation import Isolation
 from cospec.scoring.code.jail.cage import Cage
 from cospec.scoring.code.jail.channel import ChannelClosed, receive, send
 from cospec.scoring.code.jail.scratch import remove
+from cospec.scoring.code.jail.watch import LONGEST_WALL
 from cospec.scoring.code.limits import Limits
 from cospec.scoring.code.program import Program
 
@@ -107,10 +108,10 @@ class SupervisorProcess:
     """Orders and answers; SupervisorError when the process fails."""
 
     def __init__(self, cage: Cage) -> None:
-        self.patience_s = cage.wall_s + _GRACE_S
+        self.patience_s = LONGEST_WALL * cage.wall_s + _GRACE_S
         # -S and -P leave nothing importable but the standard library; -s and the environment keep the user's out.
         self.process = subprocess.Popen(
-            [sys.executable, "-s", "-P", "-S", str(_ENTRY)],
+            [sys.executable, "-s", "-P", "-S", str(_ENTRY), cage.scratch],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,4 +1,7 @@
-"""Entry of the supervisor's process: `python -s -P -S .../jail` with nothing but the standard library in sight."""
+"""Entry of the supervisor's process: `python -s -P -S .../jail/__main__.py SCRATCH`.
+
+It has nothing but the standard library in sight.
+"""
 
 import os
 import sys
@@ -21,6 +24,6 @@ if __name__ == "__main__":
 
     from cospec.scoring.code.jail.supervisor import main
 
-    main()
+    main(sys.argv[1])
     # Nothing is left to tidy up, and the interpreter would take its time.
     os._exit(0)

@@ -95,7 +95,9 @@ def free_user(role: int) -> int:
 def _set_limits(cage: Cage) -> None:
     # The hard CPU limit alone kills what ignores or, as the first of its namespace, cannot get SIGXCPU.
     _limit(resource.RLIMIT_CPU, cage.cpu_s)
-    _limit(resource.RLIMIT_AS, cage.memory_bytes)
+    # Elsewhere the limit does nothing, or cannot be set.
+    if kernel.IS_LINUX:
+        _limit(resource.RLIMIT_AS, cage.memory_bytes)
     _limit(resource.RLIMIT_FSIZE, cage.file_bytes)
     _limit(resource.RLIMIT_NOFILE, cage.open_files)
     _limit(resource.RLIMIT_CORE, 0)

@@ -2,6 +2,7 @@
 
 import atexit
 import builtins
+import contextlib
 import copy
 import sys
 import threading
@@ -87,14 +88,21 @@ def serve(sources: Sequence[str], channel: Channel) -> int:
     except RAISED as error:
         _print_traceback()
         send(channel.writing, raised(error, sys.argv[0]))
-        return 1
+        return _flushed(1)
     requests = _Requests(names, channel)
     try:
         send(channel.writing, ["ok", None])
         while True:
             send(channel.writing, requests.answer(receive(channel.reading)))
     except ChannelClosed:
-        return 0
+        return _flushed(0)
+
+
+def _flushed(status: int) -> int:
+    # Broad on purpose: the program may have put anything in the stream's place.
+    with contextlib.suppress(*RAISED):
+        sys.stdout.flush()
+    return status
 
 
 class _Requests:

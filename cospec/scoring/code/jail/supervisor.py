@@ -4,7 +4,9 @@ It speaks with the process that started it over its standard streams: a header (
 order after another, each answered with what happened. When that process goes away, so does everything here.
 """
 
+import contextlib
 import os
+import signal
 from typing import Any, NamedTuple
 
 from cospec.scoring.code.jail import kernel
@@ -30,20 +32,21 @@ class Header(NamedTuple):
     cage: Cage
 
 
-def main() -> None:
+def main(scratch: str) -> None:
     """Serve one starter until it closes its end of the orders, or dies; the scratch directory goes with it."""
+    # Ignored by the starter, it would be ignored here, and no child could be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if kernel.IS_LINUX:
         kernel.become_subreaper()
         # The tests and their nonce pass through here.
         kernel.hide_memory()
-    header = _header(receive(_ORDERS))
-    if header.cage.forks_freely:
-        outrank_swarms()
-    try:
+    with contextlib.suppress(ChannelClosed):
+        header = _header(receive(_ORDERS))
+        if header.cage.forks_freely:
+            outrank_swarms()
         while True:
             send(_ANSWERS, _run_tested(header) if header.is_tested else _run_script(header))
-    except ChannelClosed:
-        remove(header.cage.scratch)
+    remove(scratch)
 
 
 def _header(value: dict[str, Any]) -> Header:

@@ -109,4 +109,5 @@ def _describe(error: BaseException, source: str) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if not lines:
         return text
-    return f"{text} at test line {lines[-1]}: {source.splitlines()[lines[-1] - 1].strip()[:300]}"
+    line = source.split("\n")[lines[-1] - 1].strip()
+    return f"{text} at test line {lines[-1]}: {line[:300]}"

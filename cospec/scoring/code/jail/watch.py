@@ -17,6 +17,9 @@ _PIECE = 1 << 18
 _DISCARDED_OUTPUTS = 64
 _LAST_MOMENT_S = 0.25
 
+LONGEST_WALL = 10.0
+"""Multiples of the wall limit to which waiting for a processor can extend it."""
+
 
 class _Drain:
     """What came out of a pipe: the first ``max_bytes`` of it, and how much there was."""
@@ -68,6 +71,7 @@ class Watch:
         self.poll.register(orders, 0)
         self.limit: str | None = None
         self.spent_s = 0.0
+        self.wall_s = cage.wall_s
         self.next_look = 0.0
 
     def to_the_end(self) -> dict[str, Any]:
@@ -75,13 +79,12 @@ class Watch:
         ended: dict[int, Ended] = {}
         while self.limit is None and not self._is_over(ended):
             self._tick(_TICK_S)
-        usage = usage_of(descendants()) if self.limit == "wall" else None
         if self.limit is None and self.tester:
             self._await_program(ended)
         end_all(ended, [caged.pid for caged in (self.program, self.tester) if caged])
         for drain in self.drains.values():
             drain.read()
-        answer = self._answer(ended, usage)
+        answer = self._answer(ended)
         self._close()
         return answer
 
@@ -119,8 +122,8 @@ class Watch:
         return bool(event & (select.POLLIN | select.POLLHUP)) and self.drains[descriptor].read()
 
     def _reached(self) -> str | None:
-        if self.spent_s > self.cage.wall_s:
-            return "wall"
+        if self.spent_s > self.wall_s and (limit := self._out_of_time()):
+            return limit
         if any(drain.num_bytes > _DISCARDED_OUTPUTS * self.cage.output_bytes for drain in self.drains.values()):
             return "output"
         if is_over(self.cage.scratch, self.cage.scratch_bytes, self.cage.scratch_files):
@@ -129,12 +132,23 @@ class Watch:
             return "processes"
         return None
 
-    def _answer(self, ended: dict[int, Ended], usage: Any) -> dict[str, Any]:
+    def _out_of_time(self) -> str | None:
+        """Whether the time is up, once what was spent in line for a processor is added to it."""
+        usage = usage_of(descendants())
+        # Where the kernel does not count the waiting, the program gets the benefit of the doubt.
+        if usage is None or self.spent_s >= LONGEST_WALL * self.cage.wall_s:
+            return "starved"
+        extended = min(self.cage.wall_s + usage.waited_s, LONGEST_WALL * self.cage.wall_s)
+        if extended <= self.spent_s:
+            return "wall"
+        self.wall_s = extended
+        return None
+
+    def _answer(self, ended: dict[int, Ended]) -> dict[str, Any]:
         program = self.program
         return {
             "limit": self.limit,
             "wall_s": self.spent_s,
-            "usage": usage,
             "program": self._side(program, ended),
             "tester": self._side(self.tester, ended) if self.tester else None,
         }
