@@ -36,13 +36,30 @@ def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bo
             )
         return one_bos(tokenizer.encode(prompt), tokenizer.bos_token_id)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    return templated_ids(pair, chat_text(pair, messages))
+
+
+def chat_text(pair: Pair, messages: Sequence[Mapping[str, Any]], *, open_answer: bool = True) -> str:
+    """The messages through the pair's chat template, behind its system prompt unless they bring their own.
+
+    ``open_answer`` False leaves the last message open, to be gone on with.
+    """
     if pair.spec.system_prompt and messages[0]["role"] != "system":
         messages = [{"role": "system", "content": pair.spec.system_prompt}, *messages]
-    text = tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True, **pair.spec.chat_template_kwargs
+    text = pair.tokenizer.apply_chat_template(
+        list(messages),
+        tokenize=False,
+        add_generation_prompt=open_answer,
+        continue_final_message=not open_answer,
+        **pair.spec.chat_template_kwargs,
     )
-    ids = tokenizer.encode(text, add_special_tokens=False)
-    return one_bos(ids, tokenizer.bos_token_id if ids and ids[0] == tokenizer.bos_token_id else None)
+    assert isinstance(text, str)
+    return text
+
+
+def templated_ids(pair: Pair, text: str) -> list[int]:
+    """Token ids of a text that a chat template has written, special tokens and all: nothing is added to it."""
+    return one_bos(pair.tokenizer.encode(text, add_special_tokens=False), pair.tokenizer.bos_token_id)
 
 
 def one_bos(ids: list[int], bos: int | None) -> list[int]:
