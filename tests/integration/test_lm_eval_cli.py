@@ -88,15 +88,6 @@ def test_local_tasks_run_end_to_end(tmp_path: Path) -> None:
     assert len(samples["choice"]) == 10
 
 
-def test_a_mixture_is_refused_log_likelihoods_before_anything_runs(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "Anna has 3 apples.", "gold": "3"}\n')
-    (tmp_path / "choice.yaml").write_text(CHOICE + SPLIT % (tmp_path / "rows.jsonl"))
-    asked = ("--model", "cospec", "--model_args", "pair=tiny,rule=always", "--include_path", ".", "--tasks", "choice")
-    done = run_harness(*asked, cwd=tmp_path)
-    assert done.returncode != 0
-    assert "under rule 'always' a pair has none" in done.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("wonderwords"), reason="RULER's tasks need the package wonderwords")
 def test_a_task_of_the_harness_that_makes_its_own_data(tmp_path: Path) -> None:
