@@ -37,7 +37,8 @@ _FILLERS = re.compile(
 )
 _TIGHT = re.compile(r"\s*(?P<link>,?\s*(?:or|and|,|;|&)(?![a-z]))?\s*(?:[a-z]\w?\s*=\s*)?", re.IGNORECASE)
 _LOOSE = re.compile(
-    r"[^.!?\n]{0,40}?(?<![a-z])or(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal)\b)[^.!?\n]{0,30}", re.IGNORECASE
+    r"[^.!?\n]{0,40}?(?<![a-z])or(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal|about|approximately|roughly)\b)[^.!?\n]{0,30}",
+    re.IGNORECASE,
 )
 _INVISIBLE = re.compile(r"\\[()\[\],;!: ]|\\q?quad(?![a-z])|[$*~]|\\text\s*\{|\}")
 _CLAUSE_END = re.compile(

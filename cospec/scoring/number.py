@@ -78,6 +78,12 @@ def read_gold(gold: object) -> Fraction | None:
     return found[0].values[0] if len(found) == 1 and (found[0].start, found[0].end) == (0, len(text)) else None
 
 
+def check_gold(gold: object) -> None:
+    """Raise ValueError for a gold answer that is no number; for use at data load."""
+    if read_gold(gold) is None:
+        raise ValueError(f"the gold answer {gold!r} is not a number: drop the row, or write it as 1,234.5 or 1/2")
+
+
 def _final(text: str, lang: str) -> Sequence[Amount]:
     everything = amounts(text, lang)
     for start, stop in _announced(text):

@@ -30,7 +30,7 @@ _MAX_FORMULA = 2000
 # A run of mathematical tokens in plain text; no text is a run in two ways, so matching is linear.
 _TOKEN = (
     r"(?:\\[a-zA-Z]+(?:\{[^{}\n]*\})*|\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|\.\d+"
-    r"|(?<![^\W_])(?:sqrt|pi|[b-zB-HJ-Z])(?![^\W_])|(?<=\d)[a-zA-Z](?![^\W_])|[-−+*/^=()×÷·<>≤≥%°!{}$€£_])"
+    r"|(?<![^\W_])(?:sqrt|pi|[b-zB-HJ-Z])(?![^\W_])|(?<=\d)[a-zA-Z](?![^\W_])|[-−+*/^=()×÷·<>≤≥%°!{}$€£_√π±²³½¼¾∞])"
 )
 _EXPRESSION = re.compile(rf"{_TOKEN}(?:[ \t]?{_TOKEN})*")
 _TUPLE = re.compile(r"[(\[][^()\[\]\n,]{1,60}(?:,[^()\[\]\n,]{1,60}){1,9}[)\]]")
@@ -139,7 +139,7 @@ def _trimmed(start: int, run: str) -> Span | None:
     leading = min(max(unclosed, 0), len(content) - len(content.lstrip("(")))
     trailing = min(max(-unclosed, 0), len(content) - len(content.rstrip(")")))
     start, content = start + leading, content[leading : len(content) - trailing]
-    return Span(start, start + len(content), content) if re.search(r"\d|\\[a-zA-Z]", content) else None
+    return Span(start, start + len(content), content) if re.search(r"[\dπ∞½¼¾]|\\[a-zA-Z]", content) else None
 
 
 def all_spans(text: str) -> list[Span]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cospec.scoring.amounts import LANGUAGES
-from cospec.scoring.number import read_gold, score_number
+from cospec.scoring.number import check_gold, read_gold, score_number
 
 DIGITS = {"bn": "০১২৩৪৫৬৭৮৯", "te": "౦౧౨౩౪౫౬౭౮౯", "th": "๐๑๒๓๔๕๖๗๘๙", "hi": "०१२३४५६७८९"}
 #: Separators of thousands and the decimal sign.
@@ -68,6 +68,8 @@ def test_numbers_are_compared_exactly(one: int, other: int) -> None:
 def test_nothing_is_right_for_a_gold_answer_that_is_no_number(gold: object) -> None:
     for text in ("", str(gold), "5", "#### 0"):
         assert score_number(text, {"gold": gold}).kind == "error"
+    with pytest.raises(ValueError, match="is not a number: drop the row"):
+        check_gold(gold)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,7 @@ def test_nothing_is_right_for_a_gold_answer_that_is_no_number(gold: object) -> N
 )
 def test_golds_are_read_the_english_way(gold: object, value: object) -> None:
     assert read_gold(gold) == value
+    check_gold(gold)
 
 
 @pytest.mark.parametrize(

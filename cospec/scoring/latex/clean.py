@@ -6,6 +6,8 @@ import unicodedata
 from cospec.scoring.latex.arguments import brace_arguments, group_end
 from cospec.scoring.latex.spelling import CHARACTERS, SAME
 
+#: The sign, unlike the command, takes a whole number.
+_ROOT = re.compile(r"√\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\\[,;: ]|~|\{,\}|,\\!\s*)\d{3})+(?!\d)")
 _TEXTS = "text|textbf|textit|textrm|textsf|textnormal|texttt|mbox|hbox|mathtext"
 _STYLES = "mathrm|mathbf|mathit|mathsf|boldsymbol|bm|mathnormal|operatorname\\*?|ensuremath|boxed|fbox|underline|emph"
@@ -26,7 +28,7 @@ def clean(latex: str) -> str:
 
     Text keeps its ``\text{...}``; the degree sign, per cent sign and thousands commas stay for those who read on.
     """
-    text = "".join(map(_character, latex))
+    text = "".join(map(_character, _ROOT.sub(_root, latex)))
     text = _GROUPED.sub(lambda found: re.sub(r"\D", "", found[0]), text)
     for pattern, replacement in SAME:
         text = pattern.sub(replacement, text)
@@ -38,6 +40,10 @@ def clean(latex: str) -> str:
     text = brace_arguments(text)
     text = _LONE_GROUP.sub(r"\1\2", text)
     return strip_marks(text)
+
+
+def _root(found: re.Match[str]) -> str:
+    return rf"\sqrt{{{found[1] or found[2]}}}"
 
 
 def _character(character: str) -> str:

@@ -187,7 +187,7 @@ def _against_relation(gold: Shape, answer: Relation, leaves: Leaves) -> bool | N
         # "(C) 12" is read as the option's letter and what stands behind it.
         return True
     if operators <= {"=", r"\approx"}:
-        if not _gives_a_value(answer):
+        if is_constant(gold) and not _gives_a_value(answer):
             return False
         *before, last = _best_known(answer)
         # "3 = 5" and "2 + 3 = 6" are not saved by their right side; "5 = n" is no worse than "n = 5".

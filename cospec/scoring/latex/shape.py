@@ -94,7 +94,10 @@ _NUMERALS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "t
 #: ISO style: a bracket turned away is an open end.
 _REVERSED = re.compile(r"^([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])$")
 #: An option's letter in front of what it stands for.
-_OPTION = re.compile(r"(?:\\text\{\s*)?\(([A-E])\)\s*\}?\s*[:.]?\s*(?=[^\s},;&])(?!\W*(?:or|and)\b)(?!.*\([A-E]\))")
+_OPTION = re.compile(
+    r"(?:\\text\{\s*)?(?:\(([A-E])\)\s*\}?\s*[:.]?\s*|([A-E])[).:]\s*\}?\s+)"
+    r"(?=[^\s},;&])(?!\W*(?:or|and)\b)(?!.*\([A-E]\))(?!.*(?<![a-zA-Z])[A-E][).:]\s)"
+)
 _PREFIX = re.compile(
     r"^\\text\{(?:[^{}]*(?:\b(?:is|are|be)\b|[:=])[\s:]*|\s*(?:about|approximately|exactly)\s*)\}\s*(?=\S)"
 )
@@ -159,7 +162,7 @@ def _read(text: str, depth: int) -> Shape:
     text = _PREFIX.sub("", text)
     option = _OPTION.match(text)
     if option:
-        return Relation((Words(option[1].lower()), _read(text[option.end() :], depth - 1)), ("=",))
+        return Relation((Words((option[1] or option[2]).lower()), _read(text[option.end() :], depth - 1)), ("=",))
     text = _REVERSED.sub(_turned, text)
     if text in _SPECIAL:
         return _SPECIAL[text]

@@ -40,7 +40,8 @@ def plain_words(text: str) -> str:
     if clock:
         half = f"{clock[1].lower()}m" if clock[1] else ""
         return bare[: bare.index(":") + 3].lstrip("0") + half
-    return " ".join(_PUNCTUATION.sub(" ", bare).casefold().split())
+    words = _PUNCTUATION.sub(" ", bare).casefold().split()
+    return " ".join(words[1:] if len(words) == 2 and words[0] in ("option", "choice") else words)
 
 
 def same_words(gold: str, answer: str) -> bool:
