@@ -170,7 +170,9 @@ def write_demo(directory: Path) -> Path:
     rollouts = hostile_rollouts("strict")
     write_rollouts(directory / "rollouts.jsonl", rollouts)
     labels = [
-        RolloutLabels(r.id, digest(r), "either", "block", "exact", tuple(_labels(r))) for r in rollouts if r.decisions
+        RolloutLabels(r.id, digest(r), "", "either", "block", "exact", tuple(_labels(r)))
+        for r in rollouts
+        if r.decisions
     ]
     write_jsonl_atomic(directory / "labels.jsonl", [row.to_json() for row in labels])
     write_tokenizer_pair(directory)

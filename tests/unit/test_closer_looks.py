@@ -59,7 +59,7 @@ def labelled(name: int, outcomes: str) -> RolloutLabels:
     """What both branches of each decision end in: `d` only the draft's right, `t` the target's, `b` both, `n`, `x`."""
     right = {"d": (True, False), "t": (False, True), "b": (True, True), "n": (False, False), "x": (None, True)}
     labels = tuple(MismatchLabel(index, 0, *right[mark], None) for index, mark in enumerate(outcomes))
-    return RolloutLabels(name, "", "either", "executed", "", labels)
+    return RolloutLabels(name, "", "", "either", "executed", "", labels)
 
 
 def test_agreement_counts_the_decisions_that_have_a_better_branch() -> None:

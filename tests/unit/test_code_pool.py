@@ -112,10 +112,11 @@ def test_a_killed_supervisor_is_a_failure_of_the_sandbox_and_leaves_nothing(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     isolation = isolation_here()
     job = CodeJob(Program(("import time\ntime.sleep(1000)",)), FunctionTests("f()"))
+    before = descendants()
     with ThreadPoolExecutor(1) as pool:
         pending = pool.submit(run_job, job, isolation)
         # The supervisor, the program and the tests.
-        below = wait_until(lambda: len(found := descendants()) >= 3 and found)
+        below = wait_until(lambda: len(found := [p for p in descendants() if p not in before]) >= 3 and found)
         supervisor = next(process for process in below if process.ppid() == os.getpid())
         supervisor.kill()
         run = pending.result()
