@@ -104,10 +104,11 @@ def _open_run(job: _Job, described: dict[str, Any]) -> EvalRun | None:
     if job.options.rescore:
         from cospec.evaluation.scoring import rescored
 
-        with progress("rescore", 1, "passes"):
-            run.replace(rescored(run.samples(), job.tasks, job.settings.workers))
+        run.replace(rescored(run.samples(), job.tasks, job.settings.workers))
     if job.options.keep_rollouts:
-        run.forget_rollouts_without_samples()
+        num = run.match_rollouts()
+        if num:
+            typer.echo(f"cospec: {num} samples were made without --keep-rollouts and stay without a record", err=True)
     return run
 
 

@@ -133,6 +133,19 @@ def paired_cost(method: Sequence[Sample], reference: Sequence[Sample]) -> Paired
     return PairedCost(ratio_of(columns, length_ratio), ratio_of(columns, speed_ratio), ratio_of(columns, time_ratio))
 
 
+def paired_rounds(method: Sequence[Sample], reference: Sequence[Sample]) -> Ratio:
+    """Tokens per round of the method by those of the reference, over the samples both have."""
+    by_key = {sample.key: sample for sample in reference}
+    pairs = [(mine, by_key[mine.key]) for mine in method if mine.key in by_key]
+    columns = sums_by_problem({m.key: (m.num_tokens, m.num_rounds, o.num_tokens, o.num_rounds) for m, o in pairs})
+    return ratio_of(columns, round_ratio) if len(columns) else Ratio(None, None)
+
+
+def round_ratio(means: Floats) -> Floats:
+    """Of means (..., 4) of tokens and rounds of both: tokens per round of the first by those of the second."""
+    return (means[..., 0] * means[..., 3]) / (means[..., 1] * means[..., 2])
+
+
 def cost_columns(method: Sequence[Sample], reference: Sequence[Sample]) -> Floats:
     """Per problem (n, 4): tokens and seconds of the method, then of the reference, summed over shared repeats."""
     by_key = {sample.key: sample for sample in reference}

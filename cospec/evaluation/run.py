@@ -55,17 +55,21 @@ class EvalRun:
         """Write the complete record of a sample; call it before `add`."""
         append_jsonl(self.rollouts(sample.task, sample.method), [rollout.to_json()])
 
-    def forget_rollouts_without_samples(self) -> None:
-        """Drop records whose sample was not written any more: that problem will be decoded again."""
+    def match_rollouts(self) -> int:
+        """Drop records whose sample was not written any more; the number of samples that have no record."""
         ids: dict[Path, set[str | int]] = {}
         for sample in self.samples():
-            ids.setdefault(self.rollouts(sample.task, sample.method), set()).add(sample.id)
+            if sample.repeat == 0:
+                ids.setdefault(self.rollouts(sample.task, sample.method), set()).add(sample.id)
+        num_bare = sum(map(len, ids.values()))
         for path in (self.directory / ROLLOUTS).glob("*.jsonl"):
             drop_torn_tail(path)
             rows = list(read_jsonl(path))
             kept = [row for row in rows if row["id"] in ids.get(path, set())]
+            num_bare -= len(kept)
             if len(kept) < len(rows):
                 write_jsonl_atomic(path, kept)
+        return num_bare
 
     def finish(self, summary: Mapping[str, Any], tasks: Sequence[EvalTask]) -> None:
         """Write the summary, and the samples anew: by task and method as in the settings, by repeat, by problem.

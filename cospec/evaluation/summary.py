@@ -11,7 +11,7 @@ from typing import Any
 
 from cospec.evaluation.comparison import Outcomes, Share, lost, non_nested, recovered, solved_by_neither_alone, union
 from cospec.evaluation.macro import macro_accuracy, macro_cost
-from cospec.evaluation.paired import MARGIN, PairedAccuracy, Ratio, paired_accuracy, paired_cost
+from cospec.evaluation.paired import MARGIN, PairedAccuracy, Ratio, paired_accuracy, paired_cost, paired_rounds
 from cospec.evaluation.result import Evaluation, MethodResult, TaskResult
 from cospec.evaluation.sample import RISK_EDGES
 from cospec.evaluation.statistics import holm
@@ -121,7 +121,7 @@ def _method(
     return numbers | {
         "rule": result.rule,
         "bonus": result.bonus,
-        "tokens_per_round_ratio": _relative(result.tokens_per_round, strict.tokens_per_round if strict else None),
+        **_ratio("tokens_per_round_ratio", paired_rounds(result.samples, strict.samples) if strict else None),
         **_ratio("length_ratio", cost.length if cost else None),
         "p_vs_target": paired.p if paired else None,
         "p_adjusted": compared["p_adjusted"] if compared else None,
@@ -183,10 +183,6 @@ def _macro(evaluation: Evaluation) -> dict[str, Any]:
 def _ratio(name: str, ratio: Ratio | None) -> dict[str, Any]:
     value, interval = (ratio.value, ratio.ci95) if ratio else (None, None)
     return {name: value, f"{name}_ci95": list(interval) if interval else None}
-
-
-def _relative(mine: float | None, other: float | None) -> float | None:
-    return mine / other if mine is not None and other else None
 
 
 def _outcomes(result: MethodResult | None) -> Outcomes:

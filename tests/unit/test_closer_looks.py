@@ -184,3 +184,22 @@ def test_a_signal_waits_for_a_write_and_then_stops_the_work() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_records_and_samples_are_matched(llama: Pair, tmp_path: Path) -> None:
+    method = Method("a/b", rule_named("strict"))
+    run = EvalRun(tmp_path, {"tasks": {"parity": {}}, "methods": {"a/b": {}}})
+
+    def keep(sample: Sample, rollout: Rollout) -> None:
+        run.add_rollout(sample, rollout)
+        # The first one is lost between its record and its sample.
+        if sample.id != 0:
+            run.add(sample)
+
+    samples = evaluate(llama, [method], [TASK], SETTINGS, on_sample=keep).tasks[0].results[0].samples
+    assert run.match_rollouts() == 0
+    path = run.rollouts("parity", "a/b")
+    assert path.parent == tmp_path / "rollouts"
+    assert sorted(row["id"] for row in read_jsonl(path)) == [1, 2, 3, 4, 5, 6]
+    run.add(samples[0])
+    assert run.match_rollouts() == 1

@@ -172,7 +172,8 @@ def test_summary_has_the_promised_form() -> None:
     assert found["mcnemar_p"] == {"sft": 1.0}
     sft, strict = found["methods"]["sft"], found["methods"]["strict"]
     assert sft["timing"]["speed_ratio"] == pytest.approx(3)
-    assert sft["tokens_per_round_ratio"] == 3 / 2.5
+    assert sft["tokens_per_round_ratio"] == pytest.approx(3 / 2.5)
+    assert sft["tokens_per_round_ratio_ci95"] == pytest.approx([3 / 2.5, 3 / 2.5])
     assert strict["length_ratio"] == 1.25
     # Two thirds of the speed times five quarters of the length: nearly twice the time.
     assert strict["timing"]["time_ratio"] == pytest.approx(2 / 3)
