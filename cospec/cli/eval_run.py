@@ -184,8 +184,9 @@ def _look_closer(job: _Job, run: EvalRun | None, evaluation: Evaluation) -> dict
 def _oracle(job: _Job, task: EvalTask, method: Method, folder: Path, step: Callable[[int], None]) -> dict[str, Any]:
     from cospec.evaluation.oracle import agree_with_oracle
 
-    stem = folder / "oracle" / quote(f"{task.name}/{method.name}", safe="")
     num = job.options.oracle_branch
+    # With the number: labels of more rollouts than are asked for are refused as another file's.
+    stem = folder / "oracle" / quote(f"{task.name}/{method.name}/{num}", safe="")
     return agree_with_oracle(job.pair, method, task, job.settings, num, stem, step).to_json()
 
 

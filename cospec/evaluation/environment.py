@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from cospec import __version__
 from cospec.provenance import git_state, package_versions
 
-_PACKAGES = ("cospec", "torch", "transformers", "peft", "tokenizers", "numpy", "datasets", "math-verify", "sympy")
+_PACKAGES = ("torch", "transformers", "peft", "tokenizers", "numpy", "datasets", "math-verify", "sympy")
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     diff = hashlib.sha256(git["diff"].encode()).hexdigest()[:16] if git and git["diff"] else None
     return {
         "python": platform.python_version(),
-        "packages": package_versions(_PACKAGES),
+        "packages": {"cospec": __version__} | package_versions(_PACKAGES),
         "git": {"revision": git["revision"], "diff_digest": diff} if git else None,
         "machine": _machine(device),
     }

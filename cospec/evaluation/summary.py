@@ -53,16 +53,16 @@ def _against_target(task: TaskResult, margin: float) -> dict[str, PairedAccuracy
     return {name: result for name, result in found.items() if result is not None}
 
 
-def _adjust(paired: Mapping[str, Mapping[str, PairedAccuracy]]) -> dict[str, Adjusted]:
+def _adjust(paired: Mapping[str, Mapping[str, PairedAccuracy]]) -> Mapping[str, Adjusted]:
     """Holm-adjusted (p, p_inferior) by task and method; a family is the tests of one method over the tasks."""
     adjusted: dict[str, dict[str, tuple[float, float]]] = {task: {} for task in paired}
-    for name in {name: None for results in paired.values() for name in results}:
+    for name in dict.fromkeys(name for results in paired.values() for name in results):
         tasks = [task for task, results in paired.items() if name in results]
-        better = holm([paired[task][name].p for task in tasks])
-        not_worse = holm([paired[task][name].p_inferior for task in tasks])
-        for task, *values in zip(tasks, better, not_worse, strict=True):
-            adjusted[task][name] = (values[0], values[1])
-    return {**adjusted}
+        different = holm([paired[task][name].p for task in tasks])
+        inferior = holm([paired[task][name].p_inferior for task in tasks])
+        for task, p, p_inferior in zip(tasks, different, inferior, strict=True):
+            adjusted[task][name] = (p, p_inferior)
+    return adjusted
 
 
 # --- one task, or all problems together ------------------------------------------------------------------------------
