@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+#: A browser that hangs should fail a test, not stop the suite; a busy machine should not.
+_PATIENCE_S = 120
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -45,6 +48,8 @@ class Page:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self.buffer:
+            ready, _, _ = select.select([self.receive_fd], [], [], _PATIENCE_S)
+            assert ready, f"the browser has said nothing for {_PATIENCE_S} s"
             chunk = os.read(self.receive_fd, 1 << 20)
             assert chunk, "the browser has ended"
             self.buffer += chunk

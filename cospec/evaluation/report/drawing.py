@@ -126,7 +126,8 @@ def grid(axes: Axes) -> None:
 def _inline(svg: str, name: str) -> Markup:
     """The <svg> element alone, with ids that no other chart has and colours that are variables."""
     body = svg[svg.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    # Its style sheet would be one of the whole page.
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r"url\(#", f"url(#{name}-", body)
     body = re.sub(r'xlink:href="#', f'xlink:href="#{name}-', body)
