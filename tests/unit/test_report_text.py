@@ -43,6 +43,7 @@ def test_hostile_text_is_shown_as_it_is(text: str) -> None:
 
 def test_hidden_characters_are_visible() -> None:
     assert plain("a\x00b\x1b\x7f\u202e\ud800") == "a␀b␛␡[U+202E][U+D800]"
+    assert plain("\ufdd0\U0001fffe\ufffd") == "[U+FDD0][U+1FFFE]\ufffd"
     assert 'title="U+202E">[U+202E]</i>' in shown("\u202e")
     assert plain("👩‍👧 é") == "👩‍👧 é"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from cospec.evaluation.report.text import plain
+from cospec.evaluation.report.text import plain, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,12 +110,15 @@ def legend_below(figure: Figure, entries: Sequence[tuple[str, Style]]) -> None:
     """Names and styles under the axes, where they hide no point."""
     from matplotlib.lines import Line2D
 
+    names = [plain(shortened(name, 48)) for name, _ in entries]
     handles = [
-        Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.line, label=plain(name))
-        for name, style in entries
+        Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.line, label=name)
+        for name, (_, style) in zip(names, entries, strict=True)
     ]
     if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), fontsize=8)
+        longest = max(map(len, names))
+        columns = 3 if longest <= 20 else 2 if longest <= 28 else 1
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), fontsize=8)
 
 
 def grid(axes: Axes) -> None:

@@ -56,7 +56,8 @@ def _pieces(run: str) -> list[Markup]:
 def _is_hidden(char: str) -> bool:
     if char in _JOINERS:
         return False
-    return unicodedata.category(char) in _HIDDEN_CATEGORIES or ord(char) & 0xFFFE == 0xFFFE
+    is_no_character = ord(char) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(char) <= 0xFDEF
+    return is_no_character or unicodedata.category(char) in _HIDDEN_CATEGORIES
 
 
 def _picture(char: str) -> str:
