@@ -29,7 +29,10 @@ DataOption = Annotated[
         help="Local data of a task, or a folder with one per task; else $COSPEC_DATA, the Hub.",
     ),
 ]
-NumOption = Annotated[int | None, typer.Option("--num", help="How many problems of each task; left out: the task's.")]
+NumOption = Annotated[
+    list[str] | None,
+    typer.Option("--num", metavar="[NAME=]N", help="How many problems of each or of one task; left out: the task's."),
+]
 ShotsOption = Annotated[int, typer.Option("--shots", min=0, help="Worked examples before each question.")]
 SystemPromptOption = Annotated[str | None, typer.Option("--system-prompt", help="Opens every chat of a task.")]
 TrainPromptsOption = Annotated[
@@ -92,7 +95,7 @@ class EvalOptions:
     prompts: Path | None
     task: list[str] | None
     data: list[str] | None
-    num: int | None
+    num: list[str] | None
     shots: int
     system_prompt: str | None
     raw: bool
@@ -157,8 +160,6 @@ class EvalOptions:
                     f"--{name.replace('_', '-')} is for tasks and --prompts is a file of finished prompts: drop it, or "
                     "use --task"
                 )
-        if self.num is not None and self.num < 1:
-            raise ValueError(f"--num is {self.num}: it must be at least 1")
         if self.scorer is not None and len(self.task or []) > 1:
             raise ValueError("--scorer replaces the scorer of one task and there are several: run them one by one")
 

@@ -43,10 +43,11 @@ def load_eval_tasks(options: EvalOptions) -> list[LoadedTask]:
     if options.prompts is not None:
         loaded = [_from_file(options.prompts, options.scorer)]
     else:
-        paths = _paths(options.data or [], [_split(text)[0] for text in options.task or []])
-        loaded = [_from_task(text, paths, options) for text in options.task or []]
-    names = [entry.task.scorer_name for entry in loaded]
-    if options.workers > 1 and not _PARALLEL.intersection(names):
+        names = [_split(text)[0] for text in options.task or []]
+        paths, nums = _paths(options.data or [], names), _nums(options.num or [], names)
+        loaded = [_from_task(text, paths, nums, options) for text in options.task or []]
+    scorers = [entry.task.scorer_name for entry in loaded]
+    if options.workers > 1 and not _PARALLEL.intersection(scorers):
         raise ValueError(
             f"--workers {options.workers} runs programs of code tasks at once, and no task here has any: drop --workers"
         )
@@ -67,7 +68,7 @@ def _scorer_of(task: str) -> str:
     return _required(task_named(task).scorer, task) if is_task(task) else task
 
 
-def _from_task(text: str, paths: Mapping[str, Path], options: EvalOptions) -> LoadedTask:
+def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], options: EvalOptions) -> LoadedTask:
     from cospec.tasks.load import load_task
 
     name, split = _split(text)
@@ -75,7 +76,7 @@ def _from_task(text: str, paths: Mapping[str, Path], options: EvalOptions) -> Lo
         name,
         path=paths.get(name),
         split=split,
-        num=options.num,
+        num=nums.get(name),
         num_shots=options.shots,
         chat=not options.raw,
         system_prompt=options.system_prompt,
@@ -128,8 +129,7 @@ def _paths(data: Sequence[str], tasks: Sequence[str]) -> dict[str, Path]:
     for text in data:
         name, equals, path = text.partition("=")
         if equals:
-            wanted = [task for task in tasks if name in (task, task.partition(":")[0])]
-            places = dict.fromkeys(wanted, Path(path))
+            places = dict.fromkeys(_meant(name, tasks), Path(path))
         else:
             places = {task: Path(text) / task.partition(":")[0] for task in tasks}
             places = {task: place for task, place in places.items() if place.exists()}
@@ -155,3 +155,25 @@ def contaminations(tasks: Sequence[LoadedTask], files: Sequence[Path]) -> dict[s
                 err=True,
             )
     return results
+
+
+def _nums(given: Sequence[str], tasks: Sequence[str]) -> dict[str, int]:
+    """How many problems of each task; a number for one task goes before a number for all."""
+    found: dict[bool, dict[str, int]] = {False: {}, True: {}}
+    for text in given:
+        name, equals, num = text.rpartition("=")
+        if not num.isascii() or not num.isdigit() or int(num) < 1:
+            raise ValueError(f"--num is {text}: write N or NAME=N, N at least 1")
+        meant = _meant(name, tasks) if equals else tasks
+        if not meant:
+            raise ValueError(f"--num {text}: it is for none of the tasks {', '.join(tasks)}")
+        twice = [task for task in meant if task in found[bool(equals)]]
+        if twice:
+            raise ValueError(f"--num {text}: there is another --num for {', '.join(twice)}, drop one")
+        found[bool(equals)] |= dict.fromkeys(meant, int(num))
+    return found[False] | found[True]
+
+
+def _meant(name: str, tasks: Sequence[str]) -> list[str]:
+    """The tasks of a name with or without the variant."""
+    return [task for task in tasks if name in (task, task.partition(":")[0])]

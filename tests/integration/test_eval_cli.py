@@ -103,6 +103,13 @@ def test_methods_and_tasks_can_be_added_to_a_run(files: Files, tmp_path: Path) -
     assert len(read_rows((tmp_path / "a" / "samples.jsonl").read_text())) == 12
 
 
+def test_a_number_for_one_task_goes_before_the_number_for_all(files: Files) -> None:
+    tasks = ("--task", "word_problems", "--task", "reasoning_gym:chain_sum", "--num", "reasoning_gym=1", "--num", "2")
+    result = run_here("eval", *files.arguments[1:3], *tasks, "--max-new-tokens", "2", "--raw", "--json")
+    assert result.exit_code == 0, result.output
+    assert [task["n"] for task in json.loads(result.stdout)["tasks"].values()] == [2, 1]
+
+
 def test_two_runs_are_compared_problem_by_problem(files: Files, tmp_path: Path) -> None:
     pair = ("eval", "--pair", files.arguments[2], "--prompts", files.folder / "rows.jsonl", "--scorer", "exact")
     old, new, other = tmp_path / "old", tmp_path / "new", tmp_path / "other"
@@ -240,6 +247,8 @@ def test_an_arbiter_of_another_pair_is_refused(files: Files, tmp_path: Path) -> 
         (["--task", "word_problem"], ["unknown task 'word_problem'"]),
         (["--task", "word_problems@"], ["NAME@SPLIT"]),
         (["--task", "word_problems", "--num", "0"], ["--num is 0"]),
+        (["--task", "word_problems", "--num", "gsm8k=3"], ["--num gsm8k=3", "none of the tasks word_problems"]),
+        (["--task", "word_problems", "--num", "3", "--num", "4"], ["--num 4", "another --num for word_problems"]),
         (["--task", "word_problems", "--data", "gsm8k=x"], ["--data gsm8k=x", "none of the tasks word_problems"]),
         (["--task", "word_problems", "--task", "word_problems@train", "--scorer", "exact"], ["--scorer", "one by one"]),
         (["--task", "word_problems", "--oracle-branch", "3"], ["--oracle-branch", "--arbiter DIR"]),
