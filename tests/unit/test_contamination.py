@@ -39,7 +39,7 @@ def plainly(train: Sequence[str], texts: Sequence[str], n: int) -> tuple[list[in
 words = st.lists(st.sampled_from(["a", "b", "C", "c", "dog", "dog.", "-", "ö", "7"]), max_size=12).map(" ".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(words, max_size=6), st.lists(words, max_size=6), st.integers(1, 6))
 def test_it_finds_what_the_definition_says(train: list[str], texts: list[str], n: int) -> None:
     found = contamination(rows_of(train), rows_of(texts), n)
