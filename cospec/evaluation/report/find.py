@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from cospec.evaluation.report.evaluation import EvaluationRun, read_evaluation, read_object
 from cospec.evaluation.report.rows import whole_rows
@@ -154,10 +154,9 @@ def _by_method(path: Path, name: str, evaluation: EvaluationRun | None) -> Itera
     for file in sorted((path / ROLLOUTS).glob("*.jsonl")):
         task, method = _task_and_method(file.stem, evaluation)
         yield RolloutFile((file,), f"{name}: {unquote(file.stem)}", evaluation if method else None, task, method)
-    for file in sorted((path / _ORACLE).glob(f"*{_ORACLE_ROLLOUTS}")):
-        stem = file.name.removesuffix(_ORACLE_ROLLOUTS)
+    for stem, file in _oracle_files(path / _ORACLE).items():
         task, method = _task_and_method(stem, evaluation)
-        labels = file.with_name(stem + _ORACLE_LABELS)
+        labels = file.with_name(file.name.removesuffix(_ORACLE_ROLLOUTS) + _ORACLE_LABELS)
         yield RolloutFile(
             (file,),
             f"{name}, oracle branch: {unquote(stem)}",
@@ -166,6 +165,16 @@ def _by_method(path: Path, name: str, evaluation: EvaluationRun | None) -> Itera
             method,
             labels if labels.is_file() else None,
         )
+
+
+def _oracle_files(folder: Path) -> dict[str, Path]:
+    """By task and method; their names end with the number of problems, of which the largest counts."""
+    found: dict[str, tuple[int, Path]] = {}
+    for file in sorted(folder.glob(f"*{_ORACLE_ROLLOUTS}")):
+        stem, _, num = file.name.removesuffix(_ORACLE_ROLLOUTS).rpartition(quote("/", safe=""))
+        if num.isdigit() and int(num) > found.get(stem, (0, file))[0]:
+            found[stem] = int(num), file
+    return {stem: file for stem, (_, file) in found.items()}
 
 
 def _task_and_method(stem: str, evaluation: EvaluationRun | None) -> tuple[str, str | None]:
