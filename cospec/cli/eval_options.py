@@ -123,6 +123,7 @@ class EvalOptions:
     num_draft_tokens: int
     max_new_tokens: int
     eos_token_id: list[int] | None
+    stop: list[str] | None
     batch_size: int
     temperature: float
     top_k: int
@@ -172,6 +173,7 @@ class EvalOptions:
             self.top_k,
             self.top_p,
             self.eos_token_id,
+            self.stop,
             self.bonus,
             self.num_draft_tokens,
             self.max_new_tokens,

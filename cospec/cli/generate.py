@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,7 @@ from cospec.cli.options import (
     RawOption,
     RuleOption,
     SeedOption,
+    StopOption,
     TargetOption,
     TemperatureOption,
     ThresholdOption,
@@ -53,6 +54,7 @@ def command(
     num_draft_tokens: NumDraftTokensOption = 5,
     max_new_tokens: MaxNewTokensOption = 512,
     eos_token_id: EosOption = None,
+    stop: StopOption = None,
     batch_size: BatchSizeOption = 8,
     temperature: TemperatureOption = 0.0,
     top_k: TopKOption = 0,
@@ -63,11 +65,13 @@ def command(
     dtype: DtypeOption = None,
     attn: AttnOption = None,
     json: JsonOption = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print texts while they are written.")] = False,
 ) -> None:
     """Decode one prompt, or the prompts of a file.
 
     A file's results are JSON lines on stdout, one per row, in the order of the file; a single prompt prints its text
-    alone unless --json is given. `--pair tiny` is the bundled pair.
+    alone unless --json is given. With --stream, JSON comes as lines {"id", "piece"} round by round and a row's full
+    line once it has ended. `--pair tiny` is the bundled pair.
     """
     rows = _rows(prompt, prompts)
     from cospec.cli.loading import (
@@ -80,15 +84,18 @@ def command(
 
     read_pair_spec(pair, draft, target, device, dtype, attn)
     options = decode_options(
-        temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
+        temperature, top_k, top_p, eos_token_id, stop, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
     )
     choice = choose_rule(rule, arbiter, threshold)
     from cospec.evaluation.method import requests_of
 
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
     engine = options.engine(loaded, rule_from_options(choice, loaded))
-    finished = engine.run(requests_of(loaded, rows, raw=raw))
-    text_only = prompts is None and not json
+    requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
+    if stream:
+        _print_stream(engine.stream(requests), rows, text_only)
+        return
+    finished = engine.run(requests)
     _print_in_order(finished, len(rows), text_of if text_only else line_of)
 
 
@@ -128,8 +135,20 @@ def _print_in_order(finished: Iterable[tuple[int, Rollout]], num_rows: int, rend
                 printed += 1
 
 
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
+def _print_stream(events: Iterable[tuple[int, str | Rollout]], rows: Sequence[PromptRow], text_only: bool) -> None:
+    """Pieces as they come; a single text by itself, else one JSON line a piece and one for each finished row."""
+    done = 0
+    with on_interrupt(lambda: f"the {done} of {len(rows)} texts printed so far"):
+        for index, event in events:
+            if isinstance(event, str):
+                _print(event, end="") if text_only else _print(dumps({"id": rows[index].id, "piece": event}))
+            else:
+                _print("" if text_only else line_of(event))
+                done += 1
+
+
+def _print(line: str, end: str = "\n") -> None:
+    sys.stdout.write(line + end)
     sys.stdout.flush()
 
 

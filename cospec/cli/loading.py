@@ -124,14 +124,18 @@ class DecodeOptions:
     num_draft_tokens: int = 5
     max_new_tokens: int = 512
     eos_token_ids: tuple[int, ...] | None = None
+    stop: tuple[str, ...] = ()
     batch_size: int = 8
     seed: int = 0
 
     def __post_init__(self) -> None:
+        from cospec.engine.text import check_readable
+
         for name in ("num_draft_tokens", "max_new_tokens", "batch_size"):
             if getattr(self, name) < 1:
                 option = "--" + name.replace("_", "-")
                 raise ValueError(f"{option} is {getattr(self, name)}: it must be at least 1")
+        check_readable(self.stop)
 
     def engine(self, pair: Pair, rule: Rule) -> Engine:
         """An engine with these settings."""
@@ -158,6 +162,7 @@ def decode_options(
     top_k: int,
     top_p: float,
     eos_token_id: list[int] | None,
+    stop: list[str] | None,
     bonus: Bonus | None,
     num_draft_tokens: int,
     max_new_tokens: int,
@@ -169,4 +174,5 @@ def decode_options(
 
     eos = tuple(eos_token_id) if eos_token_id else None
     sampling = Sampling(temperature, top_k, top_p)
-    return DecodeOptions(sampling, bonus, num_draft_tokens, max_new_tokens, eos, batch_size, seed)
+    stops = tuple(stop or ())
+    return DecodeOptions(sampling, bonus, num_draft_tokens, max_new_tokens, eos, stops, batch_size, seed)

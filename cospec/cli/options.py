@@ -83,6 +83,10 @@ EosOption = Annotated[
     list[int] | None,
     typer.Option("--eos-token-id", help="Ending token id; repeatable; replaces the model's own."),
 ]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option("--stop", metavar="STRING", help="A text ends before the first of these to be complete; repeatable."),
+]
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", min=1, help="Prompts decoded together.")]
 TemperatureOption = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 TopKOption = Annotated[int, typer.Option("--top-k", help="Sample from the k likeliest tokens only; 0: from all.")]

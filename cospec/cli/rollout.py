@@ -26,6 +26,7 @@ from cospec.cli.options import (
     RawOption,
     RuleOption,
     SeedOption,
+    StopOption,
     TargetOption,
     TemperatureOption,
     ThresholdOption,
@@ -37,8 +38,9 @@ from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
-    from cospec.engine.decode import Engine, Request
+    from cospec.engine.decode import Engine
     from cospec.engine.record import Bonus, Rollout
+    from cospec.engine.request import Request
 
 
 def command(
@@ -57,6 +59,7 @@ def command(
     num_draft_tokens: NumDraftTokensOption = 5,
     max_new_tokens: MaxNewTokensOption = 512,
     eos_token_id: EosOption = None,
+    stop: StopOption = None,
     batch_size: BatchSizeOption = 8,
     temperature: TemperatureOption = 0.0,
     top_k: TopKOption = 0,
@@ -84,7 +87,7 @@ def command(
 
     read_pair_spec(pair, draft, target, device, dtype, attn)
     options = decode_options(
-        temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
+        temperature, top_k, top_p, eos_token_id, stop, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
     )
     choice = choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
     from cospec.cli.made_by import claim

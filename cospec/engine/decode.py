@@ -11,33 +11,27 @@ from torch import Tensor
 
 from cospec.engine.cache import CachedModel
 from cospec.engine.drafters import ModelDrafter
-from cospec.engine.record import Block, Bonus, Decision, FinishReason, Rollout, Sampling, Settings, Timings
+from cospec.engine.record import Block, Bonus, Decision, FinishReason, Rollout, Sampling, Settings, Timings, cut_block
+from cospec.engine.request import Request, check_request
 from cospec.engine.round import Clock, Contexts, Models, Round, play_round
 from cospec.engine.rules import ArbiterRule, Rule
 from cospec.engine.sampling import CounterDraws, Draws, request_key, round_keys
+from cospec.engine.text import StopMatch, TextStream, check_stops, decode_text
 from cospec.pair import Pair
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A prompt to continue. ``id`` and the engine's seed decide all its random draws.
-
-    ``max_new_tokens`` caps this request below the engine's own cap.
-    """
-
-    id: str | int
-    prompt_ids: Sequence[int]
-    max_new_tokens: int | None = None
 
 
 @dataclass(slots=True)
 class _Row:
-    """A request in flight; ``length`` counts its committed tokens, ``limit`` the most it may have."""
+    """A request in flight; ``length`` counts its committed tokens, ``limit`` the most it may have.
+
+    ``stream`` follows the text where somebody reads along or stop strings are watched for.
+    """
 
     request: Request
     key: int
     length: int
     limit: int
+    stream: TextStream | None
     prefill_s: float = 0.0
     active_s: float = 0.0
     parts_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -45,12 +39,32 @@ class _Row:
     output_ids: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
 
+    def follow(self, ids: Sequence[int], eos_ids: Sequence[int]) -> tuple[int, StopMatch] | None:
+        """Read along with committed ``ids``; the first stop string to be complete, and how many of ``ids`` it took.
+
+        What ends first wins, and an EOS shows no text.
+        """
+        for place, token_id in enumerate(ids if self.stream else ()):
+            if token_id in eos_ids:
+                return None
+            assert self.stream
+            match = self.stream.push(token_id)
+            if match:
+                return place + 1, match
+        return None
+
+    def piece(self, rollout: Rollout | None) -> str:
+        """The text to hand on after a round, or at the end."""
+        assert self.stream
+        return self.stream.piece(rollout.text if rollout else None)
+
 
 class Engine:
     """Decodes requests in batches with one rule; one engine serves many runs, one at a time.
 
-    ``bonus`` None takes the rule's own form. ``batch_size`` rows are in flight at once; a row that ends is refilled.
-    Raises ValueError for settings that cannot work. `clock` accumulates where the time went.
+    A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
+    takes the rule's own form. ``batch_size`` rows are in flight at once; a row that ends is refilled. Raises ValueError
+    for settings that cannot work. `clock` accumulates where the time went.
     """
 
     def __init__(
@@ -63,6 +77,7 @@ class Engine:
         max_new_tokens: int = 512,
         sampling: Sampling | None = None,
         eos_token_ids: Sequence[int] | None = None,
+        stop: Sequence[str] = (),
         batch_size: int = 8,
         seed: int = 0,
         draws: Draws | None = None,
@@ -74,6 +89,7 @@ class Engine:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         if bonus not in (None, "arbitrated", "target"):
             raise ValueError(f"bonus is {bonus!r}: choose 'arbitrated' or 'target'")
+        check_stops(stop, pair.tokenizer)
         self.pair, self.rule, self.batch_size = pair, rule, batch_size
         self.draws = draws or CounterDraws()
         self.clock = Clock()
@@ -88,6 +104,7 @@ class Engine:
             max_new_tokens=max_new_tokens,
             sampling=sampling or Sampling(),
             eos_token_ids=tuple(eos),
+            stop=tuple(stop),
             threshold=arbiter.threshold if arbiter else None,
             sampled_decisions=arbiter.sampled if arbiter else False,
             context_cache=arbiter.scorer.context_cache if arbiter else None,
@@ -105,42 +122,36 @@ class Engine:
         done = dict(self.run(requests))
         return [done[index] for index in range(len(requests))]
 
-    @torch.no_grad()
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:
         """Yield (index of the request, its rollout) as they end; all requests are checked before the first pass."""
+        for index, event in self._events(requests, reads_along=False):
+            assert isinstance(event, Rollout)
+            yield index, event
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, str | Rollout]]:
+        """Yield (index of the request, next piece of its text) round by round, and at its end its rollout.
+
+        A request's pieces join to its rollout's text. Held back are bytes that are no character yet, and an end that
+        may be the beginning of a stop string.
+        """
+        return self._events(requests, reads_along=True)
+
+    @torch.no_grad()
+    def _events(self, requests: Sequence[Request], *, reads_along: bool) -> Iterator[tuple[int, str | Rollout]]:
         for request in requests:
-            self._check(request)
+            check_request(request, self.pair)
         if requests:
-            batch = _Batch(self, requests)
+            batch = _Batch(self, requests, reads_along)
             while batch.rows:
                 yield from batch.advance()
-
-    def _check(self, request: Request) -> None:
-        ids, limit = request.prompt_ids, self.pair.target_context
-        if len(ids) == 0:
-            raise ValueError(f"prompt {request.id!r} is empty: a prompt needs at least one token")
-        if len(ids) >= limit:
-            raise ValueError(
-                f"prompt {request.id!r} has {len(ids)} tokens and the target's context holds {limit}: "
-                "shorten the prompt, at least one place must be free for the answer"
-            )
-        if request.max_new_tokens is not None and request.max_new_tokens < 1:
-            raise ValueError(
-                f"prompt {request.id!r} has max_new_tokens {request.max_new_tokens}: it must be at least 1"
-            )
-        worst = max(ids)
-        if worst >= self.pair.vocab_size or min(ids) < 0:
-            raise ValueError(
-                f"prompt {request.id!r} has token id {worst if worst >= self.pair.vocab_size else min(ids)}, outside "
-                f"the pair's {self.pair.vocab_size} ids: was it made with another tokenizer?"
-            )
 
 
 class _Batch:
     """The rows in flight of one run, and their caches."""
 
-    def __init__(self, engine: Engine, requests: Sequence[Request]) -> None:
+    def __init__(self, engine: Engine, requests: Sequence[Request], reads_along: bool) -> None:
         self.engine, pair, settings = engine, engine.pair, engine.settings
+        self.reads_along = reads_along
         self.waiting = list(enumerate(requests))[::-1]
         self.rows: list[tuple[int, _Row]] = []
         num_rows = min(engine.batch_size, len(requests))
@@ -167,8 +178,8 @@ class _Batch:
             cap = min(cap, request.max_new_tokens)
         return min(len(request.prompt_ids) + cap, self.engine.pair.target_context)
 
-    def advance(self) -> Iterator[tuple[int, Rollout]]:
-        """One round of every row; yields those that ended and refills their places."""
+    def advance(self) -> Iterator[tuple[int, str | Rollout]]:
+        """One round of every row; yields new text and the rows that ended, and refills their places."""
         engine = self.engine
         started, before = time.perf_counter(), engine.clock.parts()
         contexts, most = self._contexts()
@@ -179,18 +190,29 @@ class _Batch:
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)
         blocks = list(_blocks(played, contexts.lengths.tolist()))
+        eos_ids = engine.settings.eos_token_ids
+        stops = [row.follow(block.emitted_ids, eos_ids) for (_, row), block in zip(self.rows, blocks, strict=True)]
         self._share(time.perf_counter() - started, before)
         finished = []
-        for place, block in enumerate(blocks):
+        for place, (block, stop) in enumerate(zip(blocks, stops, strict=True)):
             index, row = self.rows[place]
-            row.blocks.append(block)
-            row.output_ids.extend(block.emitted_ids)
-            row.length += len(block.emitted_ids)
-            reason = self._ending(row)
-            if reason:
-                yield index, self._rollout(row, reason)
+            rollout = self._commit(row, block, stop)
+            if self.reads_along and (piece := row.piece(rollout)):
+                yield index, piece
+            if rollout:
+                yield index, rollout
                 finished.append(place)
         self._refill(finished)
+
+    def _commit(self, row: _Row, block: Block, stop: tuple[int, StopMatch] | None) -> Rollout | None:
+        """Add a block to a row, cut behind the token that completes a stop string; the rollout if the text ends."""
+        num_tokens, match = stop or (len(block.emitted_ids), None)
+        block = cut_block(block, num_tokens)
+        row.blocks.append(block)
+        row.output_ids.extend(block.emitted_ids)
+        row.length += num_tokens
+        reason = "stop" if match else self._ending(row)
+        return self._rollout(row, reason, match) if reason else None
 
     def _share(self, seconds: float, before: tuple[float, float, float]) -> None:
         """Divide a round's seconds among its rows; what a caller does between two rollouts is in none of them."""
@@ -228,18 +250,20 @@ class _Batch:
             return "eos"
         return "length" if row.length >= row.limit else None
 
-    def _rollout(self, row: _Row, reason: FinishReason) -> Rollout:
+    def _rollout(self, row: _Row, reason: FinishReason, match: StopMatch | None) -> Rollout:
         engine = self.engine
         ids = row.output_ids[:-1] if reason == "eos" else row.output_ids
+        text = decode_text(engine.pair.tokenizer, ids)
         return Rollout(
             id=row.request.id,
             prompt_ids=tuple(row.request.prompt_ids),
             output_ids=tuple(row.output_ids),
-            text=engine.pair.tokenizer.decode(ids, skip_special_tokens=True),
+            text=text if match is None else text[: match.start],
             blocks=tuple(row.blocks),
             finish_reason=reason,
             settings=engine.settings,
             timings=Timings(time.perf_counter() - row.started, row.prefill_s, row.active_s, *row.parts_s),
+            stop=match.stop if match else None,
         )
 
     def _refill(self, places: list[int]) -> None:
@@ -268,9 +292,9 @@ class _Batch:
         for place in places:
             index, request = self.waiting.pop()
             key = request_key(self.engine.settings.seed, request.id)
-            entry = (index, _Row(request, key, len(request.prompt_ids), self._limit(request)))
-            self.rows[place : place + 1] = [entry]
-            self.ids[place, : entry[1].length] = torch.tensor(request.prompt_ids, device=self.device)
+            row = _Row(request, key, len(request.prompt_ids), self._limit(request), self._text_stream(request))
+            self.rows[place : place + 1] = [(index, row)]
+            self.ids[place, : row.length] = torch.tensor(request.prompt_ids, device=self.device)
         rows = torch.tensor(places, device=self.device)
         lengths = torch.tensor([self.rows[place][1].length for place in places], device=self.device)
         short = lengths <= self.engine.pair.draft_context if self.engine.rule.drafts else lengths < 0
@@ -283,6 +307,10 @@ class _Batch:
             row = self.rows[place][1]
             row.prefill_s = clock.prefill_s - before
             row.active_s += row.prefill_s / len(places)
+
+    def _text_stream(self, request: Request) -> TextStream | None:
+        stops = (*self.engine.settings.stop, *request.stop)
+        return TextStream(self.engine.pair.tokenizer, stops) if stops or self.reads_along else None
 
     def _prefill(self, cached: CachedModel, rows: Tensor, lengths: Tensor) -> None:
         cached.cache.lengths[rows] = 0

@@ -47,6 +47,7 @@ class Settings:
     threshold: float | None = None
     sampled_decisions: bool = False
     context_cache: ContextCache | None = None
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,16 @@ class Block:
     emitted_ids: tuple[int, ...]
 
 
+def cut_block(block: Block, num_tokens: int) -> Block:
+    """The block as if it had ended behind its first ``num_tokens`` committed tokens: later decisions never happened."""
+    return dataclasses.replace(
+        block,
+        decisions=tuple(decision for decision in block.decisions if decision.position < num_tokens),
+        accepted_len=min(block.accepted_len, num_tokens),
+        emitted_ids=block.emitted_ids[:num_tokens],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds from admission to the end; ``prefill_s`` is shared by the rows admitted together.
@@ -100,7 +111,11 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One finished request. ``output_ids`` includes the EOS that ended it, ``text`` does not."""
+    """One finished request.
+
+    ``output_ids`` includes the EOS that ended it, or the token that completed the stop string ``stop``; ``text`` ends
+    before either.
+    """
 
     id: str | int
     prompt_ids: tuple[int, ...]
@@ -110,6 +125,7 @@ class Rollout:
     finish_reason: FinishReason
     settings: Settings
     timings: Timings
+    stop: str | None = None
 
     @property
     def num_rounds(self) -> int:
@@ -146,6 +162,7 @@ def rollout_from_json(row: Mapping[str, Any]) -> Rollout:
         settings = dict(row["settings"])
         settings["sampling"] = Sampling(**settings["sampling"])
         settings["eos_token_ids"] = tuple(settings["eos_token_ids"])
+        settings["stop"] = tuple(settings.get("stop", ()))
         fields = dict(row)
         fields |= {
             "prompt_ids": tuple(row["prompt_ids"]),

@@ -29,8 +29,9 @@ from cospec.arbiter.layout import (
 )
 from cospec.arbiter.model import ArbiterScorer, LoraSpec, new_arbiter, separator
 from cospec.engine.cache import CachedModel, cache_argument
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Block, Bonus, ContextCache, Rollout, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, Regions, rule_named
 from cospec.pair import Pair
 

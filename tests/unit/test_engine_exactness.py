@@ -24,8 +24,9 @@ from conftest import (
 )
 from reference import ReferenceRollout, Uncached, generated, reference_rollout
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Bonus, Rollout, Sampling, rollout_from_json
+from cospec.engine.request import Request
 from cospec.engine.rules import RoundView, Rule, Verdict, rule_named
 from cospec.pair import Pair
 

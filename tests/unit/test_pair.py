@@ -26,7 +26,8 @@ from transformers import (
     RwkvConfig,
 )
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
+from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.pair import (
     ModelSpec,

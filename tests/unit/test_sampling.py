@@ -15,8 +15,9 @@ from torch import Tensor
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from cospec.engine import sampling as library
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.engine.sampling import (
     CounterDraws,
