@@ -156,7 +156,11 @@ def _branches(index: int, rollout: Rollout, scope: str) -> Iterator[_Branch]:
     for number, block in enumerate(rollout.blocks):
         before = rollout.output_ids[: block.start - len(rollout.prompt_ids)]
         executed = {decision.position for decision in block.decisions}
-        for position, (draft, target) in enumerate(zip(block.draft_ids, block.target_ids, strict=True)):
+        # A block that a stop string cut ends there: what was drafted behind it is no part of the text.
+        cut = rollout.finish_reason == "stop" and block is rollout.blocks[-1]
+        end = block.accepted_len if cut and block.accepted_len == len(block.emitted_ids) else None
+        tokens = zip(block.draft_ids[:end], block.target_ids[:end], strict=True)
+        for position, (draft, target) in enumerate(tokens):
             if draft == target or (scope == "executed" and position not in executed):
                 continue
             kept = before + block.draft_ids[:position]
