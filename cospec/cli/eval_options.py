@@ -128,6 +128,8 @@ class EvalOptions:
     temperature: float
     top_k: int
     top_p: float
+    min_p: float
+    repetition_penalty: float
     seed: int
     device: str | None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
@@ -169,14 +171,16 @@ class EvalOptions:
         from cospec.cli.loading import decode_options
 
         return decode_options(
-            self.temperature,
-            self.top_k,
-            self.top_p,
-            self.eos_token_id,
-            self.stop,
-            self.bonus,
-            self.num_draft_tokens,
-            self.max_new_tokens,
-            self.batch_size,
-            self.seed,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            eos_token_id=self.eos_token_id,
+            stop=self.stop,
+            bonus=self.bonus,
+            num_draft_tokens=self.num_draft_tokens,
+            max_new_tokens=self.max_new_tokens,
+            batch_size=self.batch_size,
+            seed=self.seed,
         )

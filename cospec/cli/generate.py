@@ -20,8 +20,10 @@ from cospec.cli.options import (
     EosOption,
     JsonOption,
     MaxNewTokensOption,
+    MinPOption,
     NumDraftTokensOption,
     PairOption,
+    PenaltyOption,
     PromptsOption,
     RawOption,
     RuleOption,
@@ -59,6 +61,8 @@ def command(
     temperature: TemperatureOption = 0.0,
     top_k: TopKOption = 0,
     top_p: TopPOption = 1.0,
+    min_p: MinPOption = 0.0,
+    repetition_penalty: PenaltyOption = 1.0,
     raw: RawOption = False,
     seed: SeedOption = 0,
     device: DeviceOption = None,
@@ -84,7 +88,18 @@ def command(
 
     read_pair_spec(pair, draft, target, device, dtype, attn)
     options = decode_options(
-        temperature, top_k, top_p, eos_token_id, stop, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        eos_token_id=eos_token_id,
+        stop=stop,
+        bonus=bonus,
+        num_draft_tokens=num_draft_tokens,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        seed=seed,
     )
     choice = choose_rule(rule, arbiter, threshold)
     from cospec.evaluation.method import requests_of

@@ -158,9 +158,12 @@ class DecodeOptions:
 
 
 def decode_options(
+    *,
     temperature: float,
     top_k: int,
     top_p: float,
+    min_p: float,
+    repetition_penalty: float,
     eos_token_id: list[int] | None,
     stop: list[str] | None,
     bonus: Bonus | None,
@@ -172,7 +175,13 @@ def decode_options(
     """`DecodeOptions` from the options as typer hands them over."""
     from cospec.engine.record import Sampling
 
-    eos = tuple(eos_token_id) if eos_token_id else None
-    sampling = Sampling(temperature, top_k, top_p)
-    stops = tuple(stop or ())
-    return DecodeOptions(sampling, bonus, num_draft_tokens, max_new_tokens, eos, stops, batch_size, seed)
+    return DecodeOptions(
+        sampling=Sampling(temperature, top_k, top_p, min_p, repetition_penalty),
+        bonus=bonus,
+        num_draft_tokens=num_draft_tokens,
+        max_new_tokens=max_new_tokens,
+        eos_token_ids=tuple(eos_token_id) if eos_token_id else None,
+        stop=tuple(stop or ()),
+        batch_size=batch_size,
+        seed=seed,
+    )

@@ -91,6 +91,13 @@ BatchSizeOption = Annotated[int, typer.Option("--batch-size", min=1, help="Promp
 TemperatureOption = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 TopKOption = Annotated[int, typer.Option("--top-k", help="Sample from the k likeliest tokens only; 0: from all.")]
 TopPOption = Annotated[float, typer.Option("--top-p", help="Sample from the likeliest tokens of this mass; 1: all.")]
+MinPOption = Annotated[
+    float, typer.Option("--min-p", help="Drop tokens below this share of the likeliest one's probability; 0: none.")
+]
+PenaltyOption = Annotated[
+    float,
+    typer.Option("--repetition-penalty", help="Above 1: tokens of prompt and text become less likely; 1: off."),
+]
 RawOption = Annotated[bool, typer.Option("--raw", help="Take prompts as plain text: no chat template.")]
 
 

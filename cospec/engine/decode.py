@@ -4,59 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cache import CachedModel
 from cospec.engine.drafters import ModelDrafter
-from cospec.engine.record import Block, Bonus, Decision, FinishReason, Rollout, Sampling, Settings, Timings, cut_block
+from cospec.engine.record import Bonus, Rollout, Sampling, Settings
 from cospec.engine.request import Request, check_request
-from cospec.engine.round import Clock, Contexts, Models, Round, play_round
+from cospec.engine.round import Clock, Contexts, Models, play_round
+from cospec.engine.row import Row, blocks_of
 from cospec.engine.rules import ArbiterRule, Rule
-from cospec.engine.sampling import CounterDraws, Draws, request_key, round_keys
-from cospec.engine.text import StopMatch, TextStream, check_stops, decode_text
+from cospec.engine.sampling import CounterDraws, Draws, round_keys
+from cospec.engine.text import TextStream, check_stops
 from cospec.pair import Pair
-
-
-@dataclass(slots=True)
-class _Row:
-    """A request in flight; ``length`` counts its committed tokens, ``limit`` the most it may have.
-
-    ``stream`` follows the text where somebody reads along or stop strings are watched for.
-    """
-
-    request: Request
-    key: int
-    length: int
-    limit: int
-    stream: TextStream | None
-    prefill_s: float = 0.0
-    active_s: float = 0.0
-    parts_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    started: float = field(default_factory=time.perf_counter)
-    output_ids: list[int] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-
-    def follow(self, ids: Sequence[int], eos_ids: Sequence[int]) -> tuple[int, StopMatch] | None:
-        """Read along with committed ``ids``; the first stop string to be complete, and how many of ``ids`` it took.
-
-        What ends first wins, and an EOS shows no text.
-        """
-        for place, token_id in enumerate(ids if self.stream else ()):
-            if token_id in eos_ids:
-                return None
-            assert self.stream
-            match = self.stream.push(token_id)
-            if match:
-                return place + 1, match
-        return None
-
-    def piece(self, rollout: Rollout | None) -> str:
-        """The text to hand on after a round, or at the end."""
-        assert self.stream
-        return self.stream.piece(rollout.text if rollout else None)
 
 
 class Engine:
@@ -153,7 +115,7 @@ class _Batch:
         self.engine, pair, settings = engine, engine.pair, engine.settings
         self.reads_along = reads_along
         self.waiting = list(enumerate(requests))[::-1]
-        self.rows: list[tuple[int, _Row]] = []
+        self.rows: list[tuple[int, Row]] = []
         num_rows = min(engine.batch_size, len(requests))
         slack = engine.max_drafts + 2
         longest = max(self._limit(request) for request in requests)
@@ -165,18 +127,26 @@ class _Batch:
         draft = CachedModel(
             pair.draft, num_rows, min(longest, pair.draft_context) + slack, scratch=2 * engine.max_drafts + 3
         )
-        drafter = ModelDrafter(draft, pair.vocab_size, settings.sampling, eos_ids)
-        self.models = Models(target, drafter, pair.vocab_size, settings.sampling, eos_ids, engine.clock)
+        drafter = ModelDrafter(draft, pair.vocab_size, eos_ids)
+        self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
+        penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
+        size = (num_rows, pair.vocab_size)
+        self.seen = torch.zeros(size, dtype=torch.bool, device=self.device) if penalties else None
         self.scorer = engine._scorer
         if self.scorer:
             self.scorer.bind(draft)
         self._admit(list(range(num_rows)))
 
+    def _settings(self, request: Request) -> Settings:
+        return request.settings(self.engine.settings)
+
     def _limit(self, request: Request) -> int:
-        cap = self.engine.settings.max_new_tokens
-        if request.max_new_tokens is not None:
-            cap = min(cap, request.max_new_tokens)
+        cap = self._settings(request).max_new_tokens
         return min(len(request.prompt_ids) + cap, self.engine.pair.target_context)
+
+    def _stream(self, request: Request) -> TextStream | None:
+        stops = self._settings(request).stop
+        return TextStream(self.engine.pair.tokenizer, stops) if stops or self.reads_along else None
 
     def advance(self) -> Iterator[tuple[int, str | Rollout]]:
         """One round of every row; yields new text and the rows that ended, and refills their places."""
@@ -189,30 +159,24 @@ class _Batch:
         engine.clock.num_target_passes += 1
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)
-        blocks = list(_blocks(played, contexts.lengths.tolist()))
-        eos_ids = engine.settings.eos_token_ids
-        stops = [row.follow(block.emitted_ids, eos_ids) for (_, row), block in zip(self.rows, blocks, strict=True)]
+        if self.seen is not None:
+            steps = torch.arange(played.emitted_ids.shape[1], device=self.device)
+            real = steps < played.num_emitted[:, None]
+            self.seen.scatter_(1, torch.where(real, played.emitted_ids, played.emitted_ids[:, :1]), True)
+        blocks = list(blocks_of(played, contexts.lengths.tolist()))
+        blocks = [row.follow(block) for (_, row), block in zip(self.rows, blocks, strict=True)]
         self._share(time.perf_counter() - started, before)
         finished = []
-        for place, (block, stop) in enumerate(zip(blocks, stops, strict=True)):
+        for place, block in enumerate(blocks):
             index, row = self.rows[place]
-            rollout = self._commit(row, block, stop)
+            reason = row.commit(block)
+            rollout = row.rollout(reason, engine.pair.tokenizer) if reason else None
             if self.reads_along and (piece := row.piece(rollout)):
                 yield index, piece
             if rollout:
                 yield index, rollout
                 finished.append(place)
         self._refill(finished)
-
-    def _commit(self, row: _Row, block: Block, stop: tuple[int, StopMatch] | None) -> Rollout | None:
-        """Add a block to a row, cut behind the token that completes a stop string; the rollout if the text ends."""
-        num_tokens, match = stop or (len(block.emitted_ids), None)
-        block = cut_block(block, num_tokens)
-        row.blocks.append(block)
-        row.output_ids.extend(block.emitted_ids)
-        row.length += num_tokens
-        reason = "stop" if match else self._ending(row)
-        return self._rollout(row, reason, match) if reason else None
 
     def _share(self, seconds: float, before: tuple[float, float, float]) -> None:
         """Divide a round's seconds among its rows; what a caller does between two rollouts is in none of them."""
@@ -235,36 +199,16 @@ class _Batch:
             limits=torch.tensor(limits, device=self.device),
             room=torch.tensor([row.limit - row.length for row in rows], device=self.device),
             keys=round_keys(keys, rounds),
+            sampling=BatchSampling([row.settings.sampling for row in rows], self.seen, self.device),
         )
         return contexts, max(limits)
 
-    def _draft_limit(self, row: _Row) -> int:
+    def _draft_limit(self, row: Row) -> int:
         """How many tokens the row may draft: the block, the cap and the room in both contexts (method section 1)."""
         draft_room = self.engine.pair.draft_context - row.length
         if self.scorer:
             draft_room = min(draft_room, (draft_room - 3) // 2)
         return max(0, min(self.engine.max_drafts, row.limit - row.length, draft_room))
-
-    def _ending(self, row: _Row) -> FinishReason | None:
-        if row.output_ids[-1] in self.engine.settings.eos_token_ids:
-            return "eos"
-        return "length" if row.length >= row.limit else None
-
-    def _rollout(self, row: _Row, reason: FinishReason, match: StopMatch | None) -> Rollout:
-        engine = self.engine
-        ids = row.output_ids[:-1] if reason == "eos" else row.output_ids
-        text = decode_text(engine.pair.tokenizer, ids)
-        return Rollout(
-            id=row.request.id,
-            prompt_ids=tuple(row.request.prompt_ids),
-            output_ids=tuple(row.output_ids),
-            text=text if match is None else text[: match.start],
-            blocks=tuple(row.blocks),
-            finish_reason=reason,
-            settings=engine.settings,
-            timings=Timings(time.perf_counter() - row.started, row.prefill_s, row.active_s, *row.parts_s),
-            stop=match.stop if match else None,
-        )
 
     def _refill(self, places: list[int]) -> None:
         refilled = places[: len(self.waiting)]
@@ -279,6 +223,8 @@ class _Batch:
         self.rows = [self.rows[place] for place in places]
         index = torch.tensor(places, dtype=torch.long, device=self.device)
         self.ids = self.ids[index]
+        if self.seen is not None:
+            self.seen = self.seen[index]
         self.models.target.cache.select_rows(index)
         self.models.drafter.cached.cache.select_rows(index)
         if self.scorer:
@@ -291,10 +237,13 @@ class _Batch:
         before = clock.prefill_s
         for place in places:
             index, request = self.waiting.pop()
-            key = request_key(self.engine.settings.seed, request.id)
-            row = _Row(request, key, len(request.prompt_ids), self._limit(request), self._text_stream(request))
+            row = Row(request, self._settings(request), self._limit(request), self._stream(request))
             self.rows[place : place + 1] = [(index, row)]
-            self.ids[place, : row.length] = torch.tensor(request.prompt_ids, device=self.device)
+            prompt = torch.tensor(request.prompt_ids, device=self.device)
+            self.ids[place, : row.length] = prompt
+            if self.seen is not None:
+                self.seen[place] = False
+                self.seen[place, prompt] = True
         rows = torch.tensor(places, device=self.device)
         lengths = torch.tensor([self.rows[place][1].length for place in places], device=self.device)
         short = lengths <= self.engine.pair.draft_context if self.engine.rule.drafts else lengths < 0
@@ -308,34 +257,8 @@ class _Batch:
             row.prefill_s = clock.prefill_s - before
             row.active_s += row.prefill_s / len(places)
 
-    def _text_stream(self, request: Request) -> TextStream | None:
-        stops = (*self.engine.settings.stop, *request.stop)
-        return TextStream(self.engine.pair.tokenizer, stops) if stops or self.reads_along else None
-
     def _prefill(self, cached: CachedModel, rows: Tensor, lengths: Tensor) -> None:
         cached.cache.lengths[rows] = 0
         if len(rows) and int(lengths.max()) > 1:
             longest = int(lengths.max()) - 1
             cached.append(self.ids[rows, :longest], lengths - 1, rows=rows, logits_to_keep=1)
-
-
-def _blocks(played: Round, starts: list[int]) -> Iterator[Block]:
-    """The round as one record per row; the one place where a round's tensors come to the host."""
-    columns = zip(
-        starts,
-        played.draft_ids.tolist(),
-        played.target_ids.tolist(),
-        played.num_positions.tolist(),
-        played.accepted_len.tolist(),
-        played.emitted_ids.tolist(),
-        played.num_emitted.tolist(),
-        played.executed.tolist(),
-        played.keep_probs.tolist(),
-        played.target_prob_of_draft.tolist(),
-        strict=True,
-    )
-    for start, draft, target, n, accepted, emitted, num_emitted, executed, keep, risk in columns:
-        decisions = tuple(
-            Decision(i, draft[i], target[i], risk[i], keep[i], kept=i < accepted) for i in range(n) if executed[i]
-        )
-        yield Block(start, tuple(draft[:n]), tuple(target[:n]), decisions, accepted, tuple(emitted[:num_emitted]))

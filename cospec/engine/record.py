@@ -14,11 +14,16 @@ ContextCache = Literal["own", "shared"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen from a row of logits; temperature 0 is greedy, top_k 0 and top_p 1 switch the cuts off."""
+    """How tokens are chosen from a row of logits; temperature 0 is greedy.
+
+    top_k 0, top_p 1, min_p 0 and repetition_penalty 1 are off. The penalty holds for the ids of prompt and text.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < float("inf"):
@@ -27,6 +32,12 @@ class Sampling:
             raise ValueError(f"top_k is {self.top_k}: it must be >= 0 (0 switches it off)")
         if not 0.0 < self.top_p <= 1.0:
             raise ValueError(f"top_p is {self.top_p}: it must lie in (0, 1] (1 switches it off)")
+        if not 0.0 <= self.min_p <= 1.0:
+            raise ValueError(f"min_p is {self.min_p}: it must lie in [0, 1] (0 switches it off)")
+        if not 0.0 < self.repetition_penalty < float("inf"):
+            raise ValueError(
+                f"repetition_penalty is {self.repetition_penalty}: it must be a finite number > 0 (1 switches it off)"
+            )
 
     @property
     def greedy(self) -> bool:

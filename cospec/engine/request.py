@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cospec.engine.record import Sampling, Settings
 from cospec.engine.text import check_stops
 from cospec.pair import Pair
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt to continue. ``id`` and the engine's seed decide all its random draws.
+    """A prompt to continue. ``id`` and the seed decide all its random draws, whatever is decoded beside it.
 
-    ``max_new_tokens`` caps this request below the engine's own cap; ``stop`` are stop strings beside the engine's own.
+    ``max_new_tokens`` caps this request below the engine's own cap; ``stop`` are stop strings beside the engine's own;
+    ``sampling`` and ``seed`` go before the engine's.
     """
 
     id: str | int
     prompt_ids: Sequence[int]
     max_new_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    sampling: Sampling | None = None
+    seed: int | None = None
+
+    def settings(self, engine: Settings) -> Settings:
+        """What decides this request's text, in an engine of these settings."""
+        own = dataclasses.replace(
+            engine,
+            max_new_tokens=min(engine.max_new_tokens, self.max_new_tokens or engine.max_new_tokens),
+            stop=tuple(dict.fromkeys((*engine.stop, *self.stop))),
+            sampling=self.sampling or engine.sampling,
+            seed=engine.seed if self.seed is None else self.seed,
+        )
+        return engine if own == engine else own
 
 
 def check_request(request: Request, pair: Pair) -> None:

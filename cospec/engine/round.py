@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cache import CachedModel
 from cospec.engine.drafters import Draft, ModelDrafter
-from cospec.engine.record import Sampling
 from cospec.engine.rules import Regions, RoundView, Rule
-from cospec.engine.sampling import Draws, Stream, processed_rows, residual_rows
+from cospec.engine.sampling import Draws, Stream, residual_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Contexts:
     limits: Tensor
     room: Tensor
     keys: Tensor
+    sampling: BatchSampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,6 @@ class Models:
     target: CachedModel
     drafter: ModelDrafter
     vocab_size: int
-    sampling: Sampling
     eos_ids: Tensor
     clock: Clock
 
@@ -92,10 +92,12 @@ def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max
     """
     clock = models.clock
     clock.lap("")
-    draft = models.drafter.propose(contexts.ids, contexts.lengths, contexts.limits, max_drafts, contexts.keys, draws)
+    draft = models.drafter.propose(
+        contexts.ids, contexts.lengths, contexts.limits, max_drafts, contexts.sampling, contexts.keys, draws
+    )
     clock.lap("draft_s")
     logits = verify(models.target, contexts, draft, bonus, models.vocab_size)
-    target_ids, p = target_choice(logits, draft, models.sampling, contexts.keys, draws)
+    target_ids, p = target_choice(logits, draft, contexts.sampling, contexts.keys, draws)
     clock.lap("target_s")
     num_drafts = draft.ids.shape[1]
     valid = torch.arange(num_drafts, device=draft.ids.device) < draft.num_positions[:, None]
@@ -132,16 +134,17 @@ def verify(target: CachedModel, contexts: Contexts, draft: Draft, bonus: bool, v
 
 
 def target_choice(
-    logits: Tensor, draft: Draft, sampling: Sampling, keys: Tensor, draws: Draws
+    logits: Tensor, draft: Draft, sampling: BatchSampling, keys: Tensor, draws: Draws
 ) -> tuple[Tensor, Tensor | None]:
     """The target's tokens (B, T) and, when sampling, the processed rows p (B, T, V).
 
     Greedy: the argmax. Sampling: maximally coupled with the draft (method section 1, step 2 [O]): the draft's token
     with probability min(1, p/q), else one from the residual; a bonus position is drawn from p itself.
     """
+    logits = sampling.penalised(logits, draft.ids)
     if sampling.greedy:
         return logits.argmax(-1), None
-    p = processed_rows(logits, sampling)
+    p = sampling.probabilities(logits)
     num_drafts = draft.ids.shape[1]
     columns = []
     for i in range(p.shape[1]):

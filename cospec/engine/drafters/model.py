@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cache import CachedModel
-from cospec.engine.record import Sampling
-from cospec.engine.sampling import Draws, Stream, processed_rows
+from cospec.engine.sampling import Draws, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,18 @@ class Draft:
 class ModelDrafter:
     """Proposes from a cached model with the same processing as the target, so that p/q is a ratio of like things."""
 
-    def __init__(self, cached: CachedModel, vocab_size: int, sampling: Sampling, eos_ids: Tensor) -> None:
-        self.cached, self.vocab_size, self.sampling, self.eos_ids = cached, vocab_size, sampling, eos_ids
+    def __init__(self, cached: CachedModel, vocab_size: int, eos_ids: Tensor) -> None:
+        self.cached, self.vocab_size, self.eos_ids = cached, vocab_size, eos_ids
 
     def propose(
-        self, ids: Tensor, lengths: Tensor, limits: Tensor, num_steps: int, keys: Tensor, draws: Draws
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        limits: Tensor,
+        num_steps: int,
+        sampling: BatchSampling,
+        keys: Tensor,
+        draws: Draws,
     ) -> Draft:
         """Draft up to ``limits`` (B,) tokens behind each context ``ids`` (B, C)[:lengths]; an EOS ends a block.
 
@@ -40,9 +47,12 @@ class ModelDrafter:
         rows_q: list[Tensor] = []
         logits = self._catch_up(ids, lengths, limits)
         for step in range(num_steps):
-            proposed[:, step], q = self._choose(logits, keys, draws, step)
-            if q is not None:
-                rows_q.append(q)
+            logits = sampling.penalised(logits[:, None], proposed, step)[:, 0]
+            if sampling.greedy:
+                proposed[:, step] = logits.argmax(-1)
+            else:
+                rows_q.append(sampling.probabilities(logits))
+                proposed[:, step] = draws.categorical(rows_q[-1], keys, Stream.DRAFT, step)
             if step + 1 < num_steps:
                 counts = (limits > step + 1).long()
                 logits = self.cached.append(proposed[:, step, None], counts).logits[:, 0, : self.vocab_size]
@@ -58,12 +68,6 @@ class ModelDrafter:
         logits = self.cached.append(ids.gather(1, places), counts).logits
         last = (counts - 1).clamp_min(0)
         return logits[torch.arange(len(ids), device=ids.device), last, : self.vocab_size]
-
-    def _choose(self, logits: Tensor, keys: Tensor, draws: Draws, step: int) -> tuple[Tensor, Tensor | None]:
-        if self.sampling.greedy:
-            return logits.argmax(-1), None
-        q = processed_rows(logits, self.sampling)
-        return draws.categorical(q, keys, Stream.DRAFT, step), q
 
     def commit(self, lengths: Tensor, drafted: Tensor, accepted: Tensor) -> None:
         """Roll the cache back to what is committed; ``lengths`` (B,) are those before the round.

@@ -1,0 +1,110 @@
+"""A request in flight, and what a round did to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from transformers import PreTrainedTokenizerBase
+
+from cospec.engine.record import Block, Decision, FinishReason, Rollout, Settings, Timings, cut_block
+from cospec.engine.request import Request
+from cospec.engine.round import Round
+from cospec.engine.sampling import request_key
+from cospec.engine.text import StopMatch, TextStream, decode_text
+
+
+@dataclass(slots=True)
+class Row:
+    """A request in flight: ``limit`` is the most tokens it may have, prompt included.
+
+    ``stream`` follows the text where somebody reads along or stop strings are watched for.
+    """
+
+    request: Request
+    settings: Settings
+    limit: int
+    stream: TextStream | None
+    prefill_s: float = 0.0
+    active_s: float = 0.0
+    parts_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    started: float = field(default_factory=time.perf_counter)
+    output_ids: list[int] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    stop: StopMatch | None = None
+    key: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = request_key(self.settings.seed, self.request.id)
+
+    @property
+    def length(self) -> int:
+        """Committed tokens, the prompt's included."""
+        return len(self.request.prompt_ids) + len(self.output_ids)
+
+    def follow(self, block: Block) -> Block:
+        """Read along with a new block; if a stop string is complete in it, the block ends there.
+
+        What ends first wins, and an EOS shows no text.
+        """
+        for place, token_id in enumerate(block.emitted_ids if self.stream else ()):
+            if token_id in self.settings.eos_token_ids:
+                break
+            assert self.stream
+            self.stop = self.stream.push(token_id)
+            if self.stop:
+                return cut_block(block, place + 1)
+        return block
+
+    def commit(self, block: Block) -> FinishReason | None:
+        """Add a block to the text; why the text has ended, if it has."""
+        self.blocks.append(block)
+        self.output_ids.extend(block.emitted_ids)
+        if self.stop:
+            return "stop"
+        if self.output_ids[-1] in self.settings.eos_token_ids:
+            return "eos"
+        return "length" if self.length >= self.limit else None
+
+    def rollout(self, reason: FinishReason, tokenizer: PreTrainedTokenizerBase) -> Rollout:
+        """The record of the finished row."""
+        text = decode_text(tokenizer, self.output_ids[:-1] if reason == "eos" else self.output_ids)
+        return Rollout(
+            id=self.request.id,
+            prompt_ids=tuple(self.request.prompt_ids),
+            output_ids=tuple(self.output_ids),
+            text=text[: self.stop.start] if self.stop else text,
+            blocks=tuple(self.blocks),
+            finish_reason=reason,
+            settings=self.settings,
+            timings=Timings(time.perf_counter() - self.started, self.prefill_s, self.active_s, *self.parts_s),
+            stop=self.stop.stop if self.stop else None,
+        )
+
+    def piece(self, rollout: Rollout | None) -> str:
+        """The text to hand on after a round, or at the end."""
+        assert self.stream
+        return self.stream.piece(rollout.text if rollout else None)
+
+
+def blocks_of(played: Round, starts: list[int]) -> Iterator[Block]:
+    """The round as one record per row; the one place where a round's tensors come to the host."""
+    columns = zip(
+        starts,
+        played.draft_ids.tolist(),
+        played.target_ids.tolist(),
+        played.num_positions.tolist(),
+        played.accepted_len.tolist(),
+        played.emitted_ids.tolist(),
+        played.num_emitted.tolist(),
+        played.executed.tolist(),
+        played.keep_probs.tolist(),
+        played.target_prob_of_draft.tolist(),
+        strict=True,
+    )
+    for start, draft, target, n, accepted, emitted, num_emitted, executed, keep, risk in columns:
+        decisions = tuple(
+            Decision(i, draft[i], target[i], risk[i], keep[i], kept=i < accepted) for i in range(n) if executed[i]
+        )
+        yield Block(start, tuple(draft[:n]), tuple(target[:n]), decisions, accepted, tuple(emitted[:num_emitted]))
