@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,12 +182,9 @@ class ArbiterScorer:
             self._cached.cache = cache
         self.arbiter.eval()
 
-    def admit(self, rows: Tensor, ids: Tensor, lengths: Tensor) -> None:
+    def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
         if self.context_cache == "own":
-            cached = self._bound()
-            cached.cache.lengths[rows] = 0
-            if int(lengths.max()) > 1:
-                cached.append(ids[:, : int(lengths.max()) - 1], lengths - 1, rows=rows)
+            self._bound().prefill(ids, lengths, chunk)
 
     def select_rows(self, rows: Tensor) -> None:
         if self.context_cache == "own":

@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor
 
 from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cache import CachedModel
+from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import ModelDrafter
 from cospec.engine.record import Bonus, Rollout, Sampling, Settings
 from cospec.engine.request import Request, check_request
-from cospec.engine.round import Clock, Contexts, Models, play_round
+from cospec.engine.round import Clock, Models, play_round
 from cospec.engine.row import Row, blocks_of
 from cospec.engine.rules import ArbiterRule, Rule
 from cospec.engine.sampling import CounterDraws, Draws, round_keys
@@ -26,7 +26,8 @@ class Engine:
 
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
     takes the rule's own form. ``batch_size`` rows are in flight at once; a row that ends is refilled. Raises ValueError
-    for settings that cannot work. `clock` accumulates where the time went.
+    for settings that cannot work. Prompts are read ``prefill_chunk`` tokens at a time. `clock` accumulates where the
+    time went.
     """
 
     def __init__(
@@ -42,17 +43,19 @@ class Engine:
         stop: Sequence[str] = (),
         batch_size: int = 8,
         seed: int = 0,
+        prefill_chunk: int = 512,
         draws: Draws | None = None,
     ) -> None:
         for name, value in (("num_draft_tokens", num_draft_tokens), ("max_new_tokens", max_new_tokens)):
             if value < 1:
                 raise ValueError(f"{name} is {value}: it must be at least 1")
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
+        for name, value in (("batch_size", batch_size), ("prefill_chunk", prefill_chunk)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}: it must be at least 1")
         if bonus not in (None, "arbitrated", "target"):
             raise ValueError(f"bonus is {bonus!r}: choose 'arbitrated' or 'target'")
         check_stops(stop, pair.tokenizer)
-        self.pair, self.rule, self.batch_size = pair, rule, batch_size
+        self.pair, self.rule, self.batch_size, self.prefill_chunk = pair, rule, batch_size, prefill_chunk
         self.draws = draws or CounterDraws()
         self.clock = Clock()
         arbiter = rule if isinstance(rule, ArbiterRule) else None
@@ -153,7 +156,6 @@ class _Batch:
         engine = self.engine
         started, before = time.perf_counter(), engine.clock.parts()
         contexts, most = self._contexts()
-        assert torch.equal(self.models.target.cache.lengths, contexts.lengths - 1), "cache and text have parted"
         bonus = engine.settings.bonus == "target"
         played = play_round(self.models, contexts, engine.rule, engine.draws, most, bonus)
         engine.clock.num_target_passes += 1
@@ -163,13 +165,15 @@ class _Batch:
             steps = torch.arange(played.emitted_ids.shape[1], device=self.device)
             real = steps < played.num_emitted[:, None]
             self.seen.scatter_(1, torch.where(real, played.emitted_ids, played.emitted_ids[:, :1]), True)
-        blocks = list(blocks_of(played, contexts.lengths.tolist()))
+        starts = [row.length for _, row in self.rows]
+        blocks, cached = blocks_of(played, starts, self.models.target.cache.lengths)
         blocks = [row.follow(block) for (_, row), block in zip(self.rows, blocks, strict=True)]
         self._share(time.perf_counter() - started, before)
         finished = []
         for place, block in enumerate(blocks):
             index, row = self.rows[place]
             reason = row.commit(block)
+            assert reason == "stop" or cached[place] == row.length - 1, "cache and text have parted"
             rollout = row.rollout(reason, engine.pair.tokenizer) if reason else None
             if self.reads_along and (piece := row.piece(rollout)):
                 yield index, piece
@@ -200,6 +204,8 @@ class _Batch:
             room=torch.tensor([row.limit - row.length for row in rows], device=self.device),
             keys=round_keys(keys, rounds),
             sampling=BatchSampling([row.settings.sampling for row in rows], self.seen, self.device),
+            longest=max(row.length for row in rows),
+            num_lacking=max(row.num_lacking for row in rows),
         )
         return contexts, max(limits)
 
@@ -244,21 +250,15 @@ class _Batch:
             if self.seen is not None:
                 self.seen[place] = False
                 self.seen[place, prompt] = True
-        rows = torch.tensor(places, device=self.device)
-        lengths = torch.tensor([self.rows[place][1].length for place in places], device=self.device)
-        short = lengths <= self.engine.pair.draft_context if self.engine.rule.drafts else lengths < 0
-        self._prefill(self.models.target, rows, lengths)
-        self._prefill(drafter.cached, rows[short], lengths[short])
-        if self.scorer and bool(short.any()):
-            self.scorer.admit(rows[short], self.ids[rows[short]], lengths[short])
+        lengths = {place: self.rows[place][1].length for place in places}
+        drafts, context, chunk = self.engine.rule.drafts, self.engine.pair.draft_context, self.engine.prefill_chunk
+        short = {place: length for place, length in lengths.items() if drafts and length <= context}
+        self.models.target.prefill(self.ids, lengths, chunk)
+        drafter.cached.prefill(self.ids, short, chunk)
+        if self.scorer:
+            self.scorer.admit(self.ids, short, chunk)
         clock.lap("prefill_s")
         for place in places:
             row = self.rows[place][1]
             row.prefill_s = clock.prefill_s - before
             row.active_s += row.prefill_s / len(places)
-
-    def _prefill(self, cached: CachedModel, rows: Tensor, lengths: Tensor) -> None:
-        cached.cache.lengths[rows] = 0
-        if len(rows) and int(lengths.max()) > 1:
-            longest = int(lengths.max()) - 1
-            cached.append(self.ids[rows, :longest], lengths - 1, rows=rows, logits_to_keep=1)

@@ -10,25 +10,10 @@ from torch import Tensor
 
 from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cache import CachedModel
+from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import Draft, ModelDrafter
 from cospec.engine.rules import Regions, RoundView, Rule
 from cospec.engine.sampling import Draws, Stream, residual_rows
-
-
-@dataclass(frozen=True, slots=True)
-class Contexts:
-    """The committed tokens: ``ids`` (B, C), of which the first ``lengths`` (B,) of each row are real.
-
-    ``limits`` (B,) is the most tokens each row may draft in this round (0: the target writes alone), ``room`` (B,) the
-    most it may commit; ``keys`` (B,) are the round keys of the random draws.
-    """
-
-    ids: Tensor
-    lengths: Tensor
-    limits: Tensor
-    room: Tensor
-    keys: Tensor
-    sampling: BatchSampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +77,7 @@ def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max
     """
     clock = models.clock
     clock.lap("")
-    draft = models.drafter.propose(
-        contexts.ids, contexts.lengths, contexts.limits, max_drafts, contexts.sampling, contexts.keys, draws
-    )
+    draft = models.drafter.propose(contexts, max_drafts, draws)
     clock.lap("draft_s")
     logits = verify(models.target, contexts, draft, bonus, models.vocab_size)
     target_ids, p = target_choice(logits, draft, contexts.sampling, contexts.keys, draws)
@@ -129,7 +112,7 @@ def verify(target: CachedModel, contexts: Contexts, draft: Draft, bonus: bool, v
     fed = draft.ids if bonus else draft.ids[:, :-1]
     last = contexts.ids.gather(1, contexts.lengths[:, None] - 1)
     counts = 1 + (draft.num_positions - int(not bonus)).clamp_min(0)
-    output = target.append(torch.cat([last, fed], dim=1), counts)
+    output = target.append(torch.cat([last, fed], dim=1), counts, contexts.longest - 1)
     return output.logits[..., :vocab_size].float()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from cospec.engine.record import Block, Decision, FinishReason, Rollout, Settings, Timings, cut_block
@@ -42,6 +44,13 @@ class Row:
     def length(self) -> int:
         """Committed tokens, the prompt's included."""
         return len(self.request.prompt_ids) + len(self.output_ids)
+
+    @property
+    def num_lacking(self) -> int:
+        """Committed tokens that the drafter's cache lacks: the last one, and a block's last behind a target bonus."""
+        last = self.blocks[-1] if self.blocks else None
+        has_bonus = last is not None and 0 < len(last.draft_ids) == last.accepted_len < len(last.emitted_ids)
+        return 1 + has_bonus
 
     def follow(self, block: Block) -> Block:
         """Read along with a new block; if a stop string is complete in it, the block ends there.
@@ -88,23 +97,34 @@ class Row:
         return self.stream.piece(rollout.text if rollout else None)
 
 
-def blocks_of(played: Round, starts: list[int]) -> Iterator[Block]:
-    """The round as one record per row; the one place where a round's tensors come to the host."""
-    columns = zip(
-        starts,
-        played.draft_ids.tolist(),
-        played.target_ids.tolist(),
-        played.num_positions.tolist(),
-        played.accepted_len.tolist(),
-        played.emitted_ids.tolist(),
-        played.num_emitted.tolist(),
-        played.executed.tolist(),
-        played.keep_probs.tolist(),
-        played.target_prob_of_draft.tolist(),
-        strict=True,
+def blocks_of(played: Round, starts: Sequence[int], cached: Tensor) -> tuple[list[Block], list[int]]:
+    """The round as one record per row, and the lengths ``cached`` (B,) as the cache has them.
+
+    The one place where a round's tensors come to the host, all in one transfer.
+    """
+    width = played.draft_ids.shape[1]
+    counts = torch.stack([played.num_positions, played.accepted_len, played.num_emitted, cached], dim=1)
+    numbers = [counts, played.draft_ids, played.target_ids, played.executed.long(), played.emitted_ids]
+    shares = torch.cat([played.keep_probs, played.target_prob_of_draft], dim=1).double()
+    host = torch.cat([*numbers, shares.view(torch.int64)], dim=1).cpu()
+    parts = host.split([4, width, width, width, width + 1, 2 * width], dim=1)
+    shares = parts[-1].contiguous().view(torch.float64)
+    columns = zip(starts, *(part.tolist() for part in (*parts[:-1], shares)), strict=True)
+    return [_block(*column) for column in columns], parts[0][:, 3].tolist()
+
+
+def _block(
+    start: int,
+    counts: list[int],
+    draft: list[int],
+    target: list[int],
+    executed: list[int],
+    emitted: list[int],
+    shares: list[float],
+) -> Block:
+    n, accepted, num_emitted, _ = counts
+    keep, risk = shares[: len(draft)], shares[len(draft) :]
+    decisions = tuple(
+        Decision(i, draft[i], target[i], risk[i], keep[i], kept=i < accepted) for i in range(n) if executed[i]
     )
-    for start, draft, target, n, accepted, emitted, num_emitted, executed, keep, risk in columns:
-        decisions = tuple(
-            Decision(i, draft[i], target[i], risk[i], keep[i], kept=i < accepted) for i in range(n) if executed[i]
-        )
-        yield Block(start, tuple(draft[:n]), tuple(target[:n]), decisions, accepted, tuple(emitted[:num_emitted]))
+    return Block(start, tuple(draft[:n]), tuple(target[:n]), decisions, accepted, tuple(emitted[:num_emitted]))
