@@ -17,6 +17,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
+from cospec.engine.masks import attention_masks
+
 
 class SlotCache(Cache):
     """Keys and values of ``num_rows`` independent rows; ours.
@@ -109,7 +111,7 @@ class CachedModel:
             cache.lengths = starts + counts
         else:
             cache.lengths[rows] = starts + counts
-        return self.forward(ids, positions, allowed, head=head)
+        return self.forward(ids, positions, allowed, torch.arange(stop, device=self.device)[None], head=head)
 
     def prefill(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
         """Rows start anew: read the first ``lengths[row] - 1`` tokens of ``ids`` (B, C), ``chunk`` at a time.
@@ -126,9 +128,11 @@ class CachedModel:
                 ids[rows, columns], torch.tensor(list(counts.values()), device=self.device), start, rows, head=False
             )
 
-    def forward(self, ids: Tensor, positions: Tensor, allowed: Tensor, *, head: bool = True) -> Any:
-        """One planned pass; ``allowed`` (R, T, S) is True where a query may attend."""
-        mask = attention_mask(allowed, self.model)
+    def forward(
+        self, ids: Tensor, positions: Tensor, allowed: Tensor, key_positions: Tensor, *, head: bool = True
+    ) -> Any:
+        """One planned pass; ``allowed`` (R, T, S) is True where a query may attend, keys being at ``key_positions``."""
+        mask = attention_masks(allowed, positions, key_positions, self.model)
         model = self.model if head else self.model.base_model
         return model(
             input_ids=ids,
@@ -137,22 +141,6 @@ class CachedModel:
             use_cache=True,
             **{self._cache_argument: self.cache},
         )
-
-
-def attention_mask(allowed: Tensor, model: PreTrainedModel) -> Tensor:
-    """The 4-D mask (R, 1, T, S) in the form the model's attention takes: bool for sdpa, additive for eager.
-
-    Raises ValueError for an implementation that ignores 4-D masks.
-    """
-    implementation = model.config._attn_implementation
-    if implementation == "sdpa":
-        return allowed[:, None]
-    if implementation == "eager":
-        dtype = next(model.parameters()).dtype
-        return torch.where(allowed[:, None], 0.0, torch.finfo(dtype).min).to(dtype)
-    raise ValueError(
-        f"attention implementation {implementation!r} cannot take the engine's 4-D mask: set attn to 'sdpa' or 'eager'"
-    )
 
 
 def cache_argument(model: PreTrainedModel) -> str:
