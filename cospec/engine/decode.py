@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from cospec.engine.batch_sampling import BatchSampling
+from cospec.engine.block_length import best_length
 from cospec.engine.cache import CachedModel
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import ModelDrafter
@@ -25,9 +26,10 @@ class Engine:
     """Decodes requests in batches with one rule; one engine serves many runs, one at a time.
 
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
-    takes the rule's own form. ``batch_size`` rows are in flight at once; a row that ends is refilled. Raises ValueError
-    for settings that cannot work. Prompts are read ``prefill_chunk`` tokens at a time. `clock` accumulates where the
-    time went.
+    takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
+    for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
+    once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. Raises ValueError for
+    settings that cannot work. `clock` accumulates where the time went.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Engine:
         stop: Sequence[str] = (),
         batch_size: int = 8,
         seed: int = 0,
+        cost_ratio: float | None = None,
         prefill_chunk: int = 512,
         draws: Draws | None = None,
     ) -> None:
@@ -52,6 +55,10 @@ class Engine:
         for name, value in (("batch_size", batch_size), ("prefill_chunk", prefill_chunk)):
             if value < 1:
                 raise ValueError(f"{name} is {value}: it must be at least 1")
+        if cost_ratio is not None and not 0.0 < cost_ratio < float("inf"):
+            raise ValueError(
+                f"cost_ratio is {cost_ratio}: it is a draft step's time relative to a target pass, above 0"
+            )
         if bonus not in (None, "arbitrated", "target"):
             raise ValueError(f"bonus is {bonus!r}: choose 'arbitrated' or 'target'")
         check_stops(stop, pair.tokenizer)
@@ -70,6 +77,7 @@ class Engine:
             sampling=sampling or Sampling(),
             eos_token_ids=tuple(eos),
             stop=tuple(stop),
+            cost_ratio=cost_ratio,
             threshold=arbiter.threshold if arbiter else None,
             sampled_decisions=arbiter.sampled if arbiter else False,
             context_cache=arbiter.scorer.context_cache if arbiter else None,
@@ -214,7 +222,11 @@ class _Batch:
         draft_room = self.engine.pair.draft_context - row.length
         if self.scorer:
             draft_room = min(draft_room, (draft_room - 3) // 2)
-        return max(0, min(self.engine.max_drafts, row.limit - row.length, draft_room))
+        most = max(0, min(self.engine.max_drafts, row.limit - row.length, draft_room))
+        settings = self.engine.settings
+        if settings.cost_ratio is None or most == 0:
+            return most
+        return best_length(row.acceptance.share, most, settings.cost_ratio, bonus=settings.bonus == "target")
 
     def _refill(self, places: list[int]) -> None:
         refilled = places[: len(self.waiting)]

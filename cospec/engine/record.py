@@ -59,6 +59,7 @@ class Settings:
     sampled_decisions: bool = False
     context_cache: ContextCache | None = None
     stop: tuple[str, ...] = ()
+    cost_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

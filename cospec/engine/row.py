@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from cospec.engine.block_length import Acceptance
 from cospec.engine.record import Block, Decision, FinishReason, Rollout, Settings, Timings, cut_block
 from cospec.engine.request import Request
 from cospec.engine.round import Round
@@ -35,6 +36,7 @@ class Row:
     output_ids: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     stop: StopMatch | None = None
+    acceptance: Acceptance = field(default_factory=Acceptance)
     key: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class Row:
     def commit(self, block: Block) -> FinishReason | None:
         """Add a block to the text; why the text has ended, if it has."""
         self.blocks.append(block)
+        self.acceptance.add(block)
         self.output_ids.extend(block.emitted_ids)
         if self.stop:
             return "stop"
