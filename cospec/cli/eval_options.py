@@ -121,6 +121,7 @@ class EvalOptions:
     target: str | None
     bonus: Literal["arbitrated", "target"] | None
     num_draft_tokens: int
+    cost_ratio: float | None
     max_new_tokens: int
     eos_token_id: list[int] | None
     stop: list[str] | None
@@ -180,6 +181,7 @@ class EvalOptions:
             stop=self.stop,
             bonus=self.bonus,
             num_draft_tokens=self.num_draft_tokens,
+            cost_ratio=self.cost_ratio,
             max_new_tokens=self.max_new_tokens,
             batch_size=self.batch_size,
             seed=self.seed,

@@ -85,6 +85,7 @@ def _settings(options: EvalOptions) -> EvalSettings:
         sampling=decoding.sampling,
         eos_token_ids=decoding.eos_token_ids,
         stop=decoding.stop,
+        cost_ratio=decoding.cost_ratio,
         batch_size=decoding.batch_size,
         seed=decoding.seed,
         repeats=options.repeats,

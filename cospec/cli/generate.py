@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -40,7 +41,9 @@ from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
+    from cospec.cli.loading import DecodeOptions
     from cospec.engine.record import Rollout
+    from cospec.pair import Pair
 
 
 def command(
@@ -54,6 +57,15 @@ def command(
     threshold: ThresholdOption = 0.5,
     bonus: BonusOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
+    cost_ratio: Annotated[
+        str | None,
+        typer.Option(
+            "--cost-ratio",
+            metavar="RATIO|auto",
+            help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time; "
+            "auto: measure it.",
+        ),
+    ] = None,
     max_new_tokens: MaxNewTokensOption = 512,
     eos_token_id: EosOption = None,
     stop: StopOption = None,
@@ -97,6 +109,7 @@ def command(
         stop=stop,
         bonus=bonus,
         num_draft_tokens=num_draft_tokens,
+        cost_ratio=_ratio(cost_ratio),
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,
         seed=seed,
@@ -105,6 +118,8 @@ def command(
     from cospec.evaluation.method import requests_of
 
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+    if cost_ratio == "auto":
+        options = _with_measured_ratio(options, loaded)
     engine = options.engine(loaded, rule_from_options(choice, loaded))
     requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
     if stream:
@@ -112,6 +127,23 @@ def command(
         return
     finished = engine.run(requests)
     _print_in_order(finished, len(rows), text_of if text_only else line_of)
+
+
+def _ratio(text: str | None) -> float | None:
+    if text is None or text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--cost-ratio is {text!r}: give a number above 0, or auto") from None
+
+
+def _with_measured_ratio(options: DecodeOptions, pair: Pair) -> DecodeOptions:
+    from cospec.engine.cost import measure_cost_ratio
+
+    ratio = measure_cost_ratio(pair, options.batch_size, options.num_draft_tokens)
+    typer.echo(f"cospec: a draft step takes {ratio:.3f} of a target pass here: --cost-ratio {ratio:.3f}", err=True)
+    return dataclasses.replace(options, cost_ratio=ratio)
 
 
 def _rows(prompt: str | None, prompts: Path | None) -> list[PromptRow]:

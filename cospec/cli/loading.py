@@ -122,6 +122,7 @@ class DecodeOptions:
     sampling: Sampling
     bonus: Bonus | None = None
     num_draft_tokens: int = 5
+    cost_ratio: float | None = None
     max_new_tokens: int = 512
     eos_token_ids: tuple[int, ...] | None = None
     stop: tuple[str, ...] = ()
@@ -135,6 +136,8 @@ class DecodeOptions:
             if getattr(self, name) < 1:
                 option = "--" + name.replace("_", "-")
                 raise ValueError(f"{option} is {getattr(self, name)}: it must be at least 1")
+        if self.cost_ratio is not None and not 0.0 < self.cost_ratio < float("inf"):
+            raise ValueError(f"--cost-ratio is {self.cost_ratio}: it is a share of a target pass's time, above 0")
         check_readable(self.stop)
 
     def engine(self, pair: Pair, rule: Rule) -> Engine:
@@ -168,6 +171,7 @@ def decode_options(
     stop: list[str] | None,
     bonus: Bonus | None,
     num_draft_tokens: int,
+    cost_ratio: float | None,
     max_new_tokens: int,
     batch_size: int,
     seed: int,
@@ -179,6 +183,7 @@ def decode_options(
         sampling=Sampling(temperature, top_k, top_p, min_p, repetition_penalty),
         bonus=bonus,
         num_draft_tokens=num_draft_tokens,
+        cost_ratio=cost_ratio,
         max_new_tokens=max_new_tokens,
         eos_token_ids=tuple(eos_token_id) if eos_token_id else None,
         stop=tuple(stop or ()),

@@ -78,6 +78,14 @@ BonusOption = Annotated[
 NumDraftTokensOption = Annotated[
     int, typer.Option("--num-draft-tokens", help="Draft tokens a round, K in the method; at least 1.")
 ]
+CostRatioOption = Annotated[
+    float | None,
+    typer.Option(
+        "--cost-ratio",
+        metavar="RATIO",
+        help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time.",
+    ),
+]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", help="Most tokens to write for a prompt.")]
 EosOption = Annotated[
     list[int] | None,

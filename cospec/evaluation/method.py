@@ -35,6 +35,7 @@ class EvalSettings:
     sampling: Sampling = field(default_factory=Sampling)
     eos_token_ids: tuple[int, ...] | None = None
     stop: tuple[str, ...] = ()
+    cost_ratio: float | None = None
     batch_size: int = 8
     seed: int = 0
     repeats: int = 1
@@ -87,6 +88,7 @@ class Method:
             sampling=settings.sampling,
             eos_token_ids=settings.eos_token_ids,
             stop=settings.stop,
+            cost_ratio=None if alone else settings.cost_ratio,
             batch_size=settings.batch_size,
             seed=settings.seed + repeat,
         )
