@@ -54,6 +54,7 @@ def test_the_estimate_follows_the_blocks_and_what_was_not_tested_says_nothing() 
 @pytest.mark.parametrize("rule", ["strict", "never"])
 def test_greedy_texts_are_the_targets_whatever_the_lengths(pair: Pair, prompts: list[list[int]], rule: str) -> None:
     fixed = decode(pair, rule, prompts, num_draft_tokens=6, max_new_tokens=24)
+    lengths = set()
     for cost_ratio in (0.02, 0.2, 0.8):
         rollouts = decode(
             pair, rule, prompts, num_draft_tokens=6, max_new_tokens=24, cost_ratio=cost_ratio, batch_size=4
@@ -61,8 +62,8 @@ def test_greedy_texts_are_the_targets_whatever_the_lengths(pair: Pair, prompts: 
         for rollout, other in zip(rollouts, fixed, strict=True):
             assert rollout.output_ids == other.output_ids
             assert_counters(rollout)
-    lengths = {len(block.draft_ids) for rollout in rollouts for block in rollout.blocks}
-    assert len(lengths) > 1
+            lengths |= {len(block.draft_ids) for block in rollout.blocks}
+    assert len(lengths) > 3
 
 
 def test_a_rows_lengths_do_not_depend_on_its_neighbours(llama: Pair) -> None:
