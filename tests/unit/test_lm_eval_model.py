@@ -176,6 +176,6 @@ def test_what_cannot_work_is_refused(arguments: dict[str, Any], message: str) ->
 
 def test_a_generation_option_that_would_be_ignored_is_refused(spec: PairSpec) -> None:
     model = model_of(spec)
-    with pytest.raises(ValueError, match="no generation option repetition_penalty"):
-        model.generate_until(generation("w9", repetition_penalty=1.2), disable_tqdm=True)
+    with pytest.raises(ValueError, match="no generation option length_penalty"):
+        model.generate_until(generation("w9", length_penalty=1.2), disable_tqdm=True)
     assert model.generate_until(generation("w9", temperature=0.7, do_sample=False), disable_tqdm=True)
