@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cospec.arbiter.adapter import arbiter_rule, load_arbiter
-    from cospec.engine.decode import Engine, Request
+    from cospec.engine.decode import Engine
+    from cospec.engine.request import Request
     from cospec.engine.rules import rule_named
     from cospec.pair import load_pair
     from cospec.pair_file import read_pair_file
@@ -29,7 +30,7 @@ __all__ = [
 
 _HOMES = {
     "Engine": "cospec.engine.decode",
-    "Request": "cospec.engine.decode",
+    "Request": "cospec.engine.request",
     "arbiter_rule": "cospec.arbiter.adapter",
     "load_arbiter": "cospec.arbiter.adapter",
     "load_pair": "cospec.pair",

@@ -24,6 +24,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from cospec.windows import WINDOWED, window_of
+
 ATTENTION = ("sdpa", "eager")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 QUANTIZATION = ("bnb-4bit", "bnb-8bit")
@@ -159,7 +161,8 @@ def check_tokenizers(draft: PreTrainedTokenizerBase, target: PreTrainedTokenizer
 def context_limit(config: PretrainedConfig, role: str) -> int:
     """How many tokens the model can hold exactly; ValueError for layers whose state cannot be rolled back.
 
-    Within its window a sliding layer equals full attention, so such a model is held to its window.
+    Within its window a sliding layer equals full attention: a family whose windows the engine does not know is held to
+    its window.
     """
     limit = int(getattr(config, "max_position_embeddings", None) or 1 << 30)
     kinds = getattr(config, "layer_types", None) or []
@@ -180,10 +183,8 @@ def context_limit(config: PretrainedConfig, role: str) -> int:
             "original_max_position_embeddings", getattr(config, "original_max_position_embeddings", limit)
         )
         limit = min(limit, int(original))
-    window = getattr(config, "sliding_window", None)
-    if window and (not kinds or "sliding_attention" in kinds) and getattr(config, "use_sliding_window", True):
-        limit = min(limit, int(window))
-    return limit
+    window = window_of(config)
+    return limit if window is None or config.model_type in WINDOWED else min(limit, window)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -97,7 +98,9 @@ def reference_rollout(
     return done
 
 
-def generated(model: nn.Module, prompt: Sequence[int], max_new_tokens: int, eos: Collection[int] = ()) -> list[int]:
+def generated(
+    model: nn.Module, prompt: Sequence[int], max_new_tokens: int, eos: Collection[int] = (), **options: Any
+) -> list[int]:
     """Greedy ids by transformers' own `generate`, the EOS that ends them included."""
     config = GenerationConfig(
         do_sample=False,
@@ -105,6 +108,7 @@ def generated(model: nn.Module, prompt: Sequence[int], max_new_tokens: int, eos:
         eos_token_id=list(eos) or None,
         pad_token_id=0,
         bos_token_id=1,
+        **options,
     )
     ids = torch.tensor([prompt])
     # generate() fills what a config leaves out from the model's own, which would bring its EOS back.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
 from cospec.arbiter.layout import Packed, context_mask, region_mask, region_rows, region_width
-from cospec.engine.cache import CachedModel, attention_mask, cache_argument
+from cospec.engine.cache import CachedModel, cache_argument
+from cospec.engine.masks import attention_masks
 from cospec.engine.record import ContextCache
 from cospec.engine.rules import Regions
 
@@ -67,7 +69,7 @@ class ArbiterNet(nn.Module):
         ids = torch.cat([packed.context_ids, packed.region_ids], dim=1)
         upper = nn.functional.pad(context_mask(packed), (0, regions))
         positions = torch.cat([_positions(packed), packed.region_positions], dim=1)
-        mask = attention_mask(torch.cat([upper, region_mask(packed)], dim=1), self.backbone)
+        mask = attention_masks(torch.cat([upper, region_mask(packed)], dim=1), positions, positions, self.backbone)
         output = self.backbone(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False)
         return output.last_hidden_state[:, size:]
 
@@ -83,18 +85,19 @@ class ArbiterNet(nn.Module):
                 "cache: set gradient_checkpointing to false, or context_cache to 'own'"
             )
         plain, name = self._plain[0], cache_argument(self.backbone)
-        cache = DynamicCache()
+        cache, context = DynamicCache(), _positions(packed)
+        keys = torch.cat([context, packed.region_positions], dim=1)
         with torch.no_grad():
             plain(
                 input_ids=packed.context_ids,
-                attention_mask=attention_mask(context_mask(packed), plain),
-                position_ids=_positions(packed),
+                attention_mask=attention_masks(context_mask(packed), context, context, plain),
+                position_ids=context,
                 use_cache=True,
                 **{name: cache},
             )
         return self.backbone(
             input_ids=packed.region_ids,
-            attention_mask=attention_mask(region_mask(packed), self.backbone),
+            attention_mask=attention_masks(region_mask(packed), packed.region_positions, keys, self.backbone),
             position_ids=packed.region_positions,
             use_cache=True,
             **{name: cache},
@@ -181,12 +184,9 @@ class ArbiterScorer:
             self._cached.cache = cache
         self.arbiter.eval()
 
-    def admit(self, rows: Tensor, ids: Tensor, lengths: Tensor) -> None:
+    def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
         if self.context_cache == "own":
-            cached = self._bound()
-            cached.cache.lengths[rows] = 0
-            if int(lengths.max()) > 1:
-                cached.append(ids[:, : int(lengths.max()) - 1], lengths - 1, rows=rows)
+            self._bound().prefill(ids, lengths, chunk)
 
     def select_rows(self, rows: Tensor) -> None:
         if self.context_cache == "own":
@@ -204,8 +204,10 @@ class ArbiterScorer:
         slots = slots.expand(len(rows), -1)
         among = nn.functional.pad(region.among, (0, scratch - width))
         stop = int(lengths.max())
-        context = torch.arange(stop, device=rows.device) < (lengths[:, None] * region.real)[..., None]
+        reach = torch.arange(stop, device=rows.device)
+        context = reach < (lengths[:, None] * region.real)[..., None]
         allowed = torch.cat([among, context], dim=2)
+        keys = torch.cat([nn.functional.pad(positions, (0, scratch - width)), reach.expand(len(rows), -1)], dim=1)
         num_pending = 0
         if self.context_cache == "own":
             pending = _pending(cached, regions, stop)
@@ -215,7 +217,7 @@ class ArbiterScorer:
             cached.cache.lengths[rows] = lengths
         everyone = len(rows) == cached.cache.num_rows
         cached.cache.plan(slots, slice(0, scratch + stop), None if everyone else rows)
-        hidden = cached.forward(ids, positions, allowed).last_hidden_state
+        hidden = cached.forward(ids, positions, allowed, keys).last_hidden_state
         first = num_pending + 1
         return self.net.head(hidden[:, first : first + num_drafts])
 

@@ -121,12 +121,16 @@ class EvalOptions:
     target: str | None
     bonus: Literal["arbitrated", "target"] | None
     num_draft_tokens: int
+    cost_ratio: float | None
     max_new_tokens: int
     eos_token_id: list[int] | None
+    stop: list[str] | None
     batch_size: int
     temperature: float
     top_k: int
     top_p: float
+    min_p: float
+    repetition_penalty: float
     seed: int
     device: str | None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
@@ -168,13 +172,17 @@ class EvalOptions:
         from cospec.cli.loading import decode_options
 
         return decode_options(
-            self.temperature,
-            self.top_k,
-            self.top_p,
-            self.eos_token_id,
-            self.bonus,
-            self.num_draft_tokens,
-            self.max_new_tokens,
-            self.batch_size,
-            self.seed,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            eos_token_id=self.eos_token_id,
+            stop=self.stop,
+            bonus=self.bonus,
+            num_draft_tokens=self.num_draft_tokens,
+            cost_ratio=self.cost_ratio,
+            max_new_tokens=self.max_new_tokens,
+            batch_size=self.batch_size,
+            seed=self.seed,
         )

@@ -84,6 +84,8 @@ def _settings(options: EvalOptions) -> EvalSettings:
         max_new_tokens=decoding.max_new_tokens,
         sampling=decoding.sampling,
         eos_token_ids=decoding.eos_token_ids,
+        stop=decoding.stop,
+        cost_ratio=decoding.cost_ratio,
         batch_size=decoding.batch_size,
         seed=decoding.seed,
         repeats=options.repeats,

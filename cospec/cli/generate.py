@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,12 +21,15 @@ from cospec.cli.options import (
     EosOption,
     JsonOption,
     MaxNewTokensOption,
+    MinPOption,
     NumDraftTokensOption,
     PairOption,
+    PenaltyOption,
     PromptsOption,
     RawOption,
     RuleOption,
     SeedOption,
+    StopOption,
     TargetOption,
     TemperatureOption,
     ThresholdOption,
@@ -37,7 +41,9 @@ from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
+    from cospec.cli.loading import DecodeOptions
     from cospec.engine.record import Rollout
+    from cospec.pair import Pair
 
 
 def command(
@@ -51,23 +57,37 @@ def command(
     threshold: ThresholdOption = 0.5,
     bonus: BonusOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
+    cost_ratio: Annotated[
+        str | None,
+        typer.Option(
+            "--cost-ratio",
+            metavar="RATIO|auto",
+            help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time; "
+            "auto: measure it.",
+        ),
+    ] = None,
     max_new_tokens: MaxNewTokensOption = 512,
     eos_token_id: EosOption = None,
+    stop: StopOption = None,
     batch_size: BatchSizeOption = 8,
     temperature: TemperatureOption = 0.0,
     top_k: TopKOption = 0,
     top_p: TopPOption = 1.0,
+    min_p: MinPOption = 0.0,
+    repetition_penalty: PenaltyOption = 1.0,
     raw: RawOption = False,
     seed: SeedOption = 0,
     device: DeviceOption = None,
     dtype: DtypeOption = None,
     attn: AttnOption = None,
     json: JsonOption = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print texts while they are written.")] = False,
 ) -> None:
     """Decode one prompt, or the prompts of a file.
 
     A file's results are JSON lines on stdout, one per row, in the order of the file; a single prompt prints its text
-    alone unless --json is given. `--pair tiny` is the bundled pair.
+    alone unless --json is given. With --stream, JSON comes as lines {"id", "piece"} round by round and a row's full
+    line once it has ended. `--pair tiny` is the bundled pair.
     """
     rows = _rows(prompt, prompts)
     from cospec.cli.loading import (
@@ -80,16 +100,50 @@ def command(
 
     read_pair_spec(pair, draft, target, device, dtype, attn)
     options = decode_options(
-        temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        eos_token_id=eos_token_id,
+        stop=stop,
+        bonus=bonus,
+        num_draft_tokens=num_draft_tokens,
+        cost_ratio=_ratio(cost_ratio),
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        seed=seed,
     )
     choice = choose_rule(rule, arbiter, threshold)
     from cospec.evaluation.method import requests_of
 
     loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+    if cost_ratio == "auto":
+        options = _with_measured_ratio(options, loaded)
     engine = options.engine(loaded, rule_from_options(choice, loaded))
-    finished = engine.run(requests_of(loaded, rows, raw=raw))
-    text_only = prompts is None and not json
+    requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
+    if stream:
+        _print_stream(engine.stream(requests), rows, text_only)
+        return
+    finished = engine.run(requests)
     _print_in_order(finished, len(rows), text_of if text_only else line_of)
+
+
+def _ratio(text: str | None) -> float | None:
+    if text is None or text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--cost-ratio is {text!r}: give a number above 0, or auto") from None
+
+
+def _with_measured_ratio(options: DecodeOptions, pair: Pair) -> DecodeOptions:
+    from cospec.engine.cost import measure_cost_ratio
+
+    ratio = measure_cost_ratio(pair, options.batch_size, options.num_draft_tokens)
+    typer.echo(f"cospec: a draft step takes {ratio:.3f} of a target pass here: --cost-ratio {ratio:.3f}", err=True)
+    return dataclasses.replace(options, cost_ratio=ratio)
 
 
 def _rows(prompt: str | None, prompts: Path | None) -> list[PromptRow]:
@@ -128,8 +182,20 @@ def _print_in_order(finished: Iterable[tuple[int, Rollout]], num_rows: int, rend
                 printed += 1
 
 
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
+def _print_stream(events: Iterable[tuple[int, str | Rollout]], rows: Sequence[PromptRow], text_only: bool) -> None:
+    """Pieces as they come; a single text by itself, else one JSON line a piece and one for each finished row."""
+    done = 0
+    with on_interrupt(lambda: f"the {done} of {len(rows)} texts printed so far"):
+        for index, event in events:
+            if isinstance(event, str):
+                _print(event, end="") if text_only else _print(dumps({"id": rows[index].id, "piece": event}))
+            else:
+                _print("" if text_only else line_of(event))
+                done += 1
+
+
+def _print(line: str, end: str = "\n") -> None:
+    sys.stdout.write(line + end)
     sys.stdout.flush()
 
 

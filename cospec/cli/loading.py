@@ -122,16 +122,23 @@ class DecodeOptions:
     sampling: Sampling
     bonus: Bonus | None = None
     num_draft_tokens: int = 5
+    cost_ratio: float | None = None
     max_new_tokens: int = 512
     eos_token_ids: tuple[int, ...] | None = None
+    stop: tuple[str, ...] = ()
     batch_size: int = 8
     seed: int = 0
 
     def __post_init__(self) -> None:
+        from cospec.engine.text import check_readable
+
         for name in ("num_draft_tokens", "max_new_tokens", "batch_size"):
             if getattr(self, name) < 1:
                 option = "--" + name.replace("_", "-")
                 raise ValueError(f"{option} is {getattr(self, name)}: it must be at least 1")
+        if self.cost_ratio is not None and not 0.0 < self.cost_ratio < float("inf"):
+            raise ValueError(f"--cost-ratio is {self.cost_ratio}: it is a share of a target pass's time, above 0")
+        check_readable(self.stop)
 
     def engine(self, pair: Pair, rule: Rule) -> Engine:
         """An engine with these settings."""
@@ -154,12 +161,17 @@ class DecodeOptions:
 
 
 def decode_options(
+    *,
     temperature: float,
     top_k: int,
     top_p: float,
+    min_p: float,
+    repetition_penalty: float,
     eos_token_id: list[int] | None,
+    stop: list[str] | None,
     bonus: Bonus | None,
     num_draft_tokens: int,
+    cost_ratio: float | None,
     max_new_tokens: int,
     batch_size: int,
     seed: int,
@@ -167,6 +179,14 @@ def decode_options(
     """`DecodeOptions` from the options as typer hands them over."""
     from cospec.engine.record import Sampling
 
-    eos = tuple(eos_token_id) if eos_token_id else None
-    sampling = Sampling(temperature, top_k, top_p)
-    return DecodeOptions(sampling, bonus, num_draft_tokens, max_new_tokens, eos, batch_size, seed)
+    return DecodeOptions(
+        sampling=Sampling(temperature, top_k, top_p, min_p, repetition_penalty),
+        bonus=bonus,
+        num_draft_tokens=num_draft_tokens,
+        cost_ratio=cost_ratio,
+        max_new_tokens=max_new_tokens,
+        eos_token_ids=tuple(eos_token_id) if eos_token_id else None,
+        stop=tuple(stop or ()),
+        batch_size=batch_size,
+        seed=seed,
+    )

@@ -78,15 +78,34 @@ BonusOption = Annotated[
 NumDraftTokensOption = Annotated[
     int, typer.Option("--num-draft-tokens", help="Draft tokens a round, K in the method; at least 1.")
 ]
+CostRatioOption = Annotated[
+    float | None,
+    typer.Option(
+        "--cost-ratio",
+        metavar="RATIO",
+        help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time.",
+    ),
+]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", help="Most tokens to write for a prompt.")]
 EosOption = Annotated[
     list[int] | None,
     typer.Option("--eos-token-id", help="Ending token id; repeatable; replaces the model's own."),
 ]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option("--stop", metavar="STRING", help="A text ends before the first of these to be complete; repeatable."),
+]
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", min=1, help="Prompts decoded together.")]
 TemperatureOption = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 TopKOption = Annotated[int, typer.Option("--top-k", help="Sample from the k likeliest tokens only; 0: from all.")]
 TopPOption = Annotated[float, typer.Option("--top-p", help="Sample from the likeliest tokens of this mass; 1: all.")]
+MinPOption = Annotated[
+    float, typer.Option("--min-p", help="Drop tokens below this share of the likeliest one's probability; 0: none.")
+]
+PenaltyOption = Annotated[
+    float,
+    typer.Option("--repetition-penalty", help="Above 1: tokens of prompt and text become less likely; 1: off."),
+]
 RawOption = Annotated[bool, typer.Option("--raw", help="Take prompts as plain text: no chat template.")]
 
 

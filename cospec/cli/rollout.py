@@ -13,19 +13,23 @@ from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
     BonusOption,
+    CostRatioOption,
     DeviceOption,
     DraftOption,
     DtypeOption,
     EosOption,
     JsonOption,
     MaxNewTokensOption,
+    MinPOption,
     NumDraftTokensOption,
     OutOption,
     PairOption,
+    PenaltyOption,
     PromptsOption,
     RawOption,
     RuleOption,
     SeedOption,
+    StopOption,
     TargetOption,
     TemperatureOption,
     ThresholdOption,
@@ -37,8 +41,9 @@ from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
-    from cospec.engine.decode import Engine, Request
+    from cospec.engine.decode import Engine
     from cospec.engine.record import Bonus, Rollout
+    from cospec.engine.request import Request
 
 
 def command(
@@ -55,12 +60,16 @@ def command(
     ] = False,
     bonus: BonusOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
+    cost_ratio: CostRatioOption = None,
     max_new_tokens: MaxNewTokensOption = 512,
     eos_token_id: EosOption = None,
+    stop: StopOption = None,
     batch_size: BatchSizeOption = 8,
     temperature: TemperatureOption = 0.0,
     top_k: TopKOption = 0,
     top_p: TopPOption = 1.0,
+    min_p: MinPOption = 0.0,
+    repetition_penalty: PenaltyOption = 1.0,
     raw: RawOption = False,
     seed: SeedOption = 0,
     device: DeviceOption = None,
@@ -84,7 +93,19 @@ def command(
 
     read_pair_spec(pair, draft, target, device, dtype, attn)
     options = decode_options(
-        temperature, top_k, top_p, eos_token_id, bonus, num_draft_tokens, max_new_tokens, batch_size, seed
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        eos_token_id=eos_token_id,
+        stop=stop,
+        bonus=bonus,
+        num_draft_tokens=num_draft_tokens,
+        cost_ratio=cost_ratio,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        seed=seed,
     )
     choice = choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
     from cospec.cli.made_by import claim

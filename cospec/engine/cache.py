@@ -9,12 +9,15 @@ behind it are never attended (the mask stops at each query's own position) and a
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
+
+from cospec.engine.masks import attention_masks
 
 
 class SlotCache(Cache):
@@ -31,12 +34,14 @@ class SlotCache(Cache):
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self._rows: Tensor | None = None
+        self._places = torch.empty(0, 1, dtype=torch.long)
         self._slots = torch.empty(0, 0, dtype=torch.long)
         self._read = slice(0, 0)
 
     def plan(self, slots: Tensor, read: slice, rows: Tensor | None = None) -> None:
         """Set the next pass: write to ``slots`` (R, T), read the buffer's ``read`` range; ``rows`` (R,) or all rows."""
         self._slots, self._read, self._rows = slots, read, rows
+        self._places = (torch.arange(self.num_rows, device=slots.device) if rows is None else rows)[:, None]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -53,10 +58,9 @@ class SlotCache(Cache):
         return states.new_zeros(shape)
 
     def _store(self, buffer: Tensor, states: Tensor) -> Tensor:
-        rows = torch.arange(self.num_rows, device=states.device) if self._rows is None else self._rows
-        buffer.transpose(1, 2)[rows[:, None], self._slots] = states.transpose(1, 2)
+        buffer.transpose(1, 2)[self._places, self._slots] = states.transpose(1, 2)
         view = buffer[:, :, self._read]
-        return view if self._rows is None else view.index_select(0, rows)
+        return view if self._rows is None else view.index_select(0, self._rows)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """The longest row; models ask for it only where no position ids are given, which never happens here."""
@@ -84,11 +88,14 @@ class CachedModel:
         self.cache.lengths = self.cache.lengths.to(self.device)
         self._cache_argument = cache_argument(model)
 
-    def append(self, ids: Tensor, counts: Tensor, rows: Tensor | None = None, **kwargs: Any) -> Any:
+    def append(
+        self, ids: Tensor, counts: Tensor, longest: int, rows: Tensor | None = None, *, head: bool = True
+    ) -> Any:
         """Feed ``ids`` (R, T), of which the first ``counts`` (R,) of each row are real and lengthen it.
 
-        Returns the model's output; ``kwargs`` go to its forward. Padding behind the real tokens is written beyond the
-        row's length and attends at least to itself, so no query row is empty.
+        ``longest`` is at least the length of every row that is fed (the caller knows it on the host; asking the device
+        would wait for it). Returns the model's output, without ``head`` that of its backbone. Padding behind the real
+        tokens is written beyond the row's length and attends at least to itself, so no query row is empty.
         """
         cache = self.cache
         starts = cache.lengths if rows is None else cache.lengths[rows]
@@ -97,42 +104,43 @@ class CachedModel:
         places = (starts[:, None] + steps).clamp_max(cache.capacity - 1)
         # A padding token repeats the last real position, so that no rotary embedding sees one beyond the context.
         positions = torch.minimum(places, (starts + counts - 1).clamp_min(0)[:, None])
-        stop = min(int(starts.max()) + ids.shape[1], cache.capacity)
+        stop = min(longest + ids.shape[1], cache.capacity)
         allowed = torch.arange(stop, device=self.device) <= places[:, :, None]
         cache.plan(cache.scratch + places, slice(cache.scratch, cache.scratch + stop), rows)
         if rows is None:
             cache.lengths = starts + counts
         else:
             cache.lengths[rows] = starts + counts
-        return self.forward(ids, positions, allowed, **kwargs)
+        return self.forward(ids, positions, allowed, torch.arange(stop, device=self.device)[None], head=head)
 
-    def forward(self, ids: Tensor, positions: Tensor, allowed: Tensor, **kwargs: Any) -> Any:
-        """One planned pass; ``allowed`` (R, T, S) is True where a query may attend."""
-        mask = attention_mask(allowed, self.model)
-        return self.model(
+    def prefill(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
+        """Rows start anew: read the first ``lengths[row] - 1`` tokens of ``ids`` (B, C), ``chunk`` at a time.
+
+        The last token is left out, as it is the first input of a row's first round.
+        """
+        if lengths:
+            self.cache.lengths[list(lengths)] = 0
+        for start in range(0, max(lengths.values(), default=1) - 1, chunk):
+            counts = {row: min(length - 1 - start, chunk) for row, length in lengths.items() if length - 1 > start}
+            rows = torch.tensor(list(counts), device=self.device)
+            columns = slice(start, start + max(counts.values()))
+            self.append(
+                ids[rows, columns], torch.tensor(list(counts.values()), device=self.device), start, rows, head=False
+            )
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, allowed: Tensor, key_positions: Tensor, *, head: bool = True
+    ) -> Any:
+        """One planned pass; ``allowed`` (R, T, S) is True where a query may attend, keys being at ``key_positions``."""
+        mask = attention_masks(allowed, positions, key_positions, self.model)
+        model = self.model if head else self.model.base_model
+        return model(
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
             use_cache=True,
             **{self._cache_argument: self.cache},
-            **kwargs,
         )
-
-
-def attention_mask(allowed: Tensor, model: PreTrainedModel) -> Tensor:
-    """The 4-D mask (R, 1, T, S) in the form the model's attention takes: bool for sdpa, additive for eager.
-
-    Raises ValueError for an implementation that ignores 4-D masks.
-    """
-    implementation = model.config._attn_implementation
-    if implementation == "sdpa":
-        return allowed[:, None]
-    if implementation == "eager":
-        dtype = next(model.parameters()).dtype
-        return torch.where(allowed[:, None], 0.0, torch.finfo(dtype).min).to(dtype)
-    raise ValueError(
-        f"attention implementation {implementation!r} cannot take the engine's 4-D mask: set attn to 'sdpa' or 'eager'"
-    )
 
 
 def cache_argument(model: PreTrainedModel) -> str:

@@ -4,53 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
+from cospec.engine.batch_sampling import BatchSampling
+from cospec.engine.block_length import best_length
 from cospec.engine.cache import CachedModel
+from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import ModelDrafter
-from cospec.engine.record import Block, Bonus, Decision, FinishReason, Rollout, Sampling, Settings, Timings
-from cospec.engine.round import Clock, Contexts, Models, Round, play_round
+from cospec.engine.record import Bonus, Rollout, Sampling, Settings
+from cospec.engine.request import Request, check_request
+from cospec.engine.round import Clock, Models, play_round
+from cospec.engine.row import Row, blocks_of
 from cospec.engine.rules import ArbiterRule, Rule
-from cospec.engine.sampling import CounterDraws, Draws, request_key, round_keys
+from cospec.engine.sampling import CounterDraws, Draws, round_keys
+from cospec.engine.text import TextStream, check_stops
 from cospec.pair import Pair
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A prompt to continue. ``id`` and the engine's seed decide all its random draws.
-
-    ``max_new_tokens`` caps this request below the engine's own cap.
-    """
-
-    id: str | int
-    prompt_ids: Sequence[int]
-    max_new_tokens: int | None = None
-
-
-@dataclass(slots=True)
-class _Row:
-    """A request in flight; ``length`` counts its committed tokens, ``limit`` the most it may have."""
-
-    request: Request
-    key: int
-    length: int
-    limit: int
-    prefill_s: float = 0.0
-    active_s: float = 0.0
-    parts_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    started: float = field(default_factory=time.perf_counter)
-    output_ids: list[int] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
 
 
 class Engine:
     """Decodes requests in batches with one rule; one engine serves many runs, one at a time.
 
-    ``bonus`` None takes the rule's own form. ``batch_size`` rows are in flight at once; a row that ends is refilled.
-    Raises ValueError for settings that cannot work. `clock` accumulates where the time went.
+    A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
+    takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
+    for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
+    once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. Raises ValueError for
+    settings that cannot work. `clock` accumulates where the time went.
     """
 
     def __init__(
@@ -63,18 +42,27 @@ class Engine:
         max_new_tokens: int = 512,
         sampling: Sampling | None = None,
         eos_token_ids: Sequence[int] | None = None,
+        stop: Sequence[str] = (),
         batch_size: int = 8,
         seed: int = 0,
+        cost_ratio: float | None = None,
+        prefill_chunk: int = 512,
         draws: Draws | None = None,
     ) -> None:
         for name, value in (("num_draft_tokens", num_draft_tokens), ("max_new_tokens", max_new_tokens)):
             if value < 1:
                 raise ValueError(f"{name} is {value}: it must be at least 1")
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
+        for name, value in (("batch_size", batch_size), ("prefill_chunk", prefill_chunk)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}: it must be at least 1")
+        if cost_ratio is not None and not 0.0 < cost_ratio < float("inf"):
+            raise ValueError(
+                f"cost_ratio is {cost_ratio}: it is a draft step's time relative to a target pass, above 0"
+            )
         if bonus not in (None, "arbitrated", "target"):
             raise ValueError(f"bonus is {bonus!r}: choose 'arbitrated' or 'target'")
-        self.pair, self.rule, self.batch_size = pair, rule, batch_size
+        check_stops(stop, pair.tokenizer)
+        self.pair, self.rule, self.batch_size, self.prefill_chunk = pair, rule, batch_size, prefill_chunk
         self.draws = draws or CounterDraws()
         self.clock = Clock()
         arbiter = rule if isinstance(rule, ArbiterRule) else None
@@ -88,6 +76,8 @@ class Engine:
             max_new_tokens=max_new_tokens,
             sampling=sampling or Sampling(),
             eos_token_ids=tuple(eos),
+            stop=tuple(stop),
+            cost_ratio=cost_ratio,
             threshold=arbiter.threshold if arbiter else None,
             sampled_decisions=arbiter.sampled if arbiter else False,
             context_cache=arbiter.scorer.context_cache if arbiter else None,
@@ -105,44 +95,38 @@ class Engine:
         done = dict(self.run(requests))
         return [done[index] for index in range(len(requests))]
 
-    @torch.no_grad()
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:
         """Yield (index of the request, its rollout) as they end; all requests are checked before the first pass."""
+        for index, event in self._events(requests, reads_along=False):
+            assert isinstance(event, Rollout)
+            yield index, event
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, str | Rollout]]:
+        """Yield (index of the request, next piece of its text) round by round, and at its end its rollout.
+
+        A request's pieces join to its rollout's text. Held back are bytes that are no character yet, and an end that
+        may be the beginning of a stop string.
+        """
+        return self._events(requests, reads_along=True)
+
+    @torch.no_grad()
+    def _events(self, requests: Sequence[Request], *, reads_along: bool) -> Iterator[tuple[int, str | Rollout]]:
         for request in requests:
-            self._check(request)
+            check_request(request, self.pair)
         if requests:
-            batch = _Batch(self, requests)
+            batch = _Batch(self, requests, reads_along)
             while batch.rows:
                 yield from batch.advance()
-
-    def _check(self, request: Request) -> None:
-        ids, limit = request.prompt_ids, self.pair.target_context
-        if len(ids) == 0:
-            raise ValueError(f"prompt {request.id!r} is empty: a prompt needs at least one token")
-        if len(ids) >= limit:
-            raise ValueError(
-                f"prompt {request.id!r} has {len(ids)} tokens and the target's context holds {limit}: "
-                "shorten the prompt, at least one place must be free for the answer"
-            )
-        if request.max_new_tokens is not None and request.max_new_tokens < 1:
-            raise ValueError(
-                f"prompt {request.id!r} has max_new_tokens {request.max_new_tokens}: it must be at least 1"
-            )
-        worst = max(ids)
-        if worst >= self.pair.vocab_size or min(ids) < 0:
-            raise ValueError(
-                f"prompt {request.id!r} has token id {worst if worst >= self.pair.vocab_size else min(ids)}, outside "
-                f"the pair's {self.pair.vocab_size} ids: was it made with another tokenizer?"
-            )
 
 
 class _Batch:
     """The rows in flight of one run, and their caches."""
 
-    def __init__(self, engine: Engine, requests: Sequence[Request]) -> None:
+    def __init__(self, engine: Engine, requests: Sequence[Request], reads_along: bool) -> None:
         self.engine, pair, settings = engine, engine.pair, engine.settings
+        self.reads_along = reads_along
         self.waiting = list(enumerate(requests))[::-1]
-        self.rows: list[tuple[int, _Row]] = []
+        self.rows: list[tuple[int, Row]] = []
         num_rows = min(engine.batch_size, len(requests))
         slack = engine.max_drafts + 2
         longest = max(self._limit(request) for request in requests)
@@ -154,41 +138,55 @@ class _Batch:
         draft = CachedModel(
             pair.draft, num_rows, min(longest, pair.draft_context) + slack, scratch=2 * engine.max_drafts + 3
         )
-        drafter = ModelDrafter(draft, pair.vocab_size, settings.sampling, eos_ids)
-        self.models = Models(target, drafter, pair.vocab_size, settings.sampling, eos_ids, engine.clock)
+        drafter = ModelDrafter(draft, pair.vocab_size, eos_ids)
+        self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
+        penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
+        size = (num_rows, pair.vocab_size)
+        self.seen = torch.zeros(size, dtype=torch.bool, device=self.device) if penalties else None
         self.scorer = engine._scorer
         if self.scorer:
             self.scorer.bind(draft)
         self._admit(list(range(num_rows)))
 
+    def _settings(self, request: Request) -> Settings:
+        return request.settings(self.engine.settings)
+
     def _limit(self, request: Request) -> int:
-        cap = self.engine.settings.max_new_tokens
-        if request.max_new_tokens is not None:
-            cap = min(cap, request.max_new_tokens)
+        cap = self._settings(request).max_new_tokens
         return min(len(request.prompt_ids) + cap, self.engine.pair.target_context)
 
-    def advance(self) -> Iterator[tuple[int, Rollout]]:
-        """One round of every row; yields those that ended and refills their places."""
+    def _stream(self, request: Request) -> TextStream | None:
+        stops = self._settings(request).stop
+        return TextStream(self.engine.pair.tokenizer, stops) if stops or self.reads_along else None
+
+    def advance(self) -> Iterator[tuple[int, str | Rollout]]:
+        """One round of every row; yields new text and the rows that ended, and refills their places."""
         engine = self.engine
         started, before = time.perf_counter(), engine.clock.parts()
         contexts, most = self._contexts()
-        assert torch.equal(self.models.target.cache.lengths, contexts.lengths - 1), "cache and text have parted"
         bonus = engine.settings.bonus == "target"
         played = play_round(self.models, contexts, engine.rule, engine.draws, most, bonus)
         engine.clock.num_target_passes += 1
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)
-        blocks = list(_blocks(played, contexts.lengths.tolist()))
+        if self.seen is not None:
+            steps = torch.arange(played.emitted_ids.shape[1], device=self.device)
+            real = steps < played.num_emitted[:, None]
+            self.seen.scatter_(1, torch.where(real, played.emitted_ids, played.emitted_ids[:, :1]), True)
+        starts = [row.length for _, row in self.rows]
+        blocks, cached = blocks_of(played, starts, self.models.target.cache.lengths)
+        blocks = [row.follow(block) for (_, row), block in zip(self.rows, blocks, strict=True)]
         self._share(time.perf_counter() - started, before)
         finished = []
         for place, block in enumerate(blocks):
             index, row = self.rows[place]
-            row.blocks.append(block)
-            row.output_ids.extend(block.emitted_ids)
-            row.length += len(block.emitted_ids)
-            reason = self._ending(row)
-            if reason:
-                yield index, self._rollout(row, reason)
+            reason = row.commit(block)
+            assert reason == "stop" or cached[place] == row.length - 1, "cache and text have parted"
+            rollout = row.rollout(reason, engine.pair.tokenizer) if reason else None
+            if self.reads_along and (piece := row.piece(rollout)):
+                yield index, piece
+            if rollout:
+                yield index, rollout
                 finished.append(place)
         self._refill(finished)
 
@@ -213,34 +211,22 @@ class _Batch:
             limits=torch.tensor(limits, device=self.device),
             room=torch.tensor([row.limit - row.length for row in rows], device=self.device),
             keys=round_keys(keys, rounds),
+            sampling=BatchSampling([row.settings.sampling for row in rows], self.seen, self.device),
+            longest=max(row.length for row in rows),
+            num_lacking=max(row.num_lacking for row in rows),
         )
         return contexts, max(limits)
 
-    def _draft_limit(self, row: _Row) -> int:
+    def _draft_limit(self, row: Row) -> int:
         """How many tokens the row may draft: the block, the cap and the room in both contexts (method section 1)."""
         draft_room = self.engine.pair.draft_context - row.length
         if self.scorer:
             draft_room = min(draft_room, (draft_room - 3) // 2)
-        return max(0, min(self.engine.max_drafts, row.limit - row.length, draft_room))
-
-    def _ending(self, row: _Row) -> FinishReason | None:
-        if row.output_ids[-1] in self.engine.settings.eos_token_ids:
-            return "eos"
-        return "length" if row.length >= row.limit else None
-
-    def _rollout(self, row: _Row, reason: FinishReason) -> Rollout:
-        engine = self.engine
-        ids = row.output_ids[:-1] if reason == "eos" else row.output_ids
-        return Rollout(
-            id=row.request.id,
-            prompt_ids=tuple(row.request.prompt_ids),
-            output_ids=tuple(row.output_ids),
-            text=engine.pair.tokenizer.decode(ids, skip_special_tokens=True),
-            blocks=tuple(row.blocks),
-            finish_reason=reason,
-            settings=engine.settings,
-            timings=Timings(time.perf_counter() - row.started, row.prefill_s, row.active_s, *row.parts_s),
-        )
+        most = max(0, min(self.engine.max_drafts, row.limit - row.length, draft_room))
+        settings = self.engine.settings
+        if settings.cost_ratio is None or most == 0:
+            return most
+        return best_length(row.acceptance.share, most, settings.cost_ratio, bonus=settings.bonus == "target")
 
     def _refill(self, places: list[int]) -> None:
         refilled = places[: len(self.waiting)]
@@ -255,6 +241,8 @@ class _Batch:
         self.rows = [self.rows[place] for place in places]
         index = torch.tensor(places, dtype=torch.long, device=self.device)
         self.ids = self.ids[index]
+        if self.seen is not None:
+            self.seen = self.seen[index]
         self.models.target.cache.select_rows(index)
         self.models.drafter.cached.cache.select_rows(index)
         if self.scorer:
@@ -267,47 +255,22 @@ class _Batch:
         before = clock.prefill_s
         for place in places:
             index, request = self.waiting.pop()
-            key = request_key(self.engine.settings.seed, request.id)
-            entry = (index, _Row(request, key, len(request.prompt_ids), self._limit(request)))
-            self.rows[place : place + 1] = [entry]
-            self.ids[place, : entry[1].length] = torch.tensor(request.prompt_ids, device=self.device)
-        rows = torch.tensor(places, device=self.device)
-        lengths = torch.tensor([self.rows[place][1].length for place in places], device=self.device)
-        short = lengths <= self.engine.pair.draft_context if self.engine.rule.drafts else lengths < 0
-        self._prefill(self.models.target, rows, lengths)
-        self._prefill(drafter.cached, rows[short], lengths[short])
-        if self.scorer and bool(short.any()):
-            self.scorer.admit(rows[short], self.ids[rows[short]], lengths[short])
+            row = Row(request, self._settings(request), self._limit(request), self._stream(request))
+            self.rows[place : place + 1] = [(index, row)]
+            prompt = torch.tensor(request.prompt_ids, device=self.device)
+            self.ids[place, : row.length] = prompt
+            if self.seen is not None:
+                self.seen[place] = False
+                self.seen[place, prompt] = True
+        lengths = {place: self.rows[place][1].length for place in places}
+        drafts, context, chunk = self.engine.rule.drafts, self.engine.pair.draft_context, self.engine.prefill_chunk
+        short = {place: length for place, length in lengths.items() if drafts and length <= context}
+        self.models.target.prefill(self.ids, lengths, chunk)
+        drafter.cached.prefill(self.ids, short, chunk)
+        if self.scorer:
+            self.scorer.admit(self.ids, short, chunk)
         clock.lap("prefill_s")
         for place in places:
             row = self.rows[place][1]
             row.prefill_s = clock.prefill_s - before
             row.active_s += row.prefill_s / len(places)
-
-    def _prefill(self, cached: CachedModel, rows: Tensor, lengths: Tensor) -> None:
-        cached.cache.lengths[rows] = 0
-        if len(rows) and int(lengths.max()) > 1:
-            longest = int(lengths.max()) - 1
-            cached.append(self.ids[rows, :longest], lengths - 1, rows=rows, logits_to_keep=1)
-
-
-def _blocks(played: Round, starts: list[int]) -> Iterator[Block]:
-    """The round as one record per row; the one place where a round's tensors come to the host."""
-    columns = zip(
-        starts,
-        played.draft_ids.tolist(),
-        played.target_ids.tolist(),
-        played.num_positions.tolist(),
-        played.accepted_len.tolist(),
-        played.emitted_ids.tolist(),
-        played.num_emitted.tolist(),
-        played.executed.tolist(),
-        played.keep_probs.tolist(),
-        played.target_prob_of_draft.tolist(),
-        strict=True,
-    )
-    for start, draft, target, n, accepted, emitted, num_emitted, executed, keep, risk in columns:
-        decisions = tuple(
-            Decision(i, draft[i], target[i], risk[i], keep[i], kept=i < accepted) for i in range(n) if executed[i]
-        )
-        yield Block(start, tuple(draft[:n]), tuple(target[:n]), decisions, accepted, tuple(emitted[:num_emitted]))

@@ -14,11 +14,16 @@ ContextCache = Literal["own", "shared"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen from a row of logits; temperature 0 is greedy, top_k 0 and top_p 1 switch the cuts off."""
+    """How tokens are chosen from a row of logits; temperature 0 is greedy.
+
+    top_k 0, top_p 1, min_p 0 and repetition_penalty 1 are off. The penalty holds for the ids of prompt and text.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < float("inf"):
@@ -27,6 +32,12 @@ class Sampling:
             raise ValueError(f"top_k is {self.top_k}: it must be >= 0 (0 switches it off)")
         if not 0.0 < self.top_p <= 1.0:
             raise ValueError(f"top_p is {self.top_p}: it must lie in (0, 1] (1 switches it off)")
+        if not 0.0 <= self.min_p <= 1.0:
+            raise ValueError(f"min_p is {self.min_p}: it must lie in [0, 1] (0 switches it off)")
+        if not 0.0 < self.repetition_penalty < float("inf"):
+            raise ValueError(
+                f"repetition_penalty is {self.repetition_penalty}: it must be a finite number > 0 (1 switches it off)"
+            )
 
     @property
     def greedy(self) -> bool:
@@ -47,6 +58,8 @@ class Settings:
     threshold: float | None = None
     sampled_decisions: bool = False
     context_cache: ContextCache | None = None
+    stop: tuple[str, ...] = ()
+    cost_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,16 @@ class Block:
     emitted_ids: tuple[int, ...]
 
 
+def cut_block(block: Block, num_tokens: int) -> Block:
+    """The block as if it had ended behind its first ``num_tokens`` committed tokens: later decisions never happened."""
+    return dataclasses.replace(
+        block,
+        decisions=tuple(decision for decision in block.decisions if decision.position < num_tokens),
+        accepted_len=min(block.accepted_len, num_tokens),
+        emitted_ids=block.emitted_ids[:num_tokens],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds from admission to the end; ``prefill_s`` is shared by the rows admitted together.
@@ -100,7 +123,11 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One finished request. ``output_ids`` includes the EOS that ended it, ``text`` does not."""
+    """One finished request.
+
+    ``output_ids`` includes the EOS that ended it, or the token that completed the stop string ``stop``; ``text`` ends
+    before either.
+    """
 
     id: str | int
     prompt_ids: tuple[int, ...]
@@ -110,6 +137,7 @@ class Rollout:
     finish_reason: FinishReason
     settings: Settings
     timings: Timings
+    stop: str | None = None
 
     @property
     def num_rounds(self) -> int:
@@ -146,6 +174,7 @@ def rollout_from_json(row: Mapping[str, Any]) -> Rollout:
         settings = dict(row["settings"])
         settings["sampling"] = Sampling(**settings["sampling"])
         settings["eos_token_ids"] = tuple(settings["eos_token_ids"])
+        settings["stop"] = tuple(settings.get("stop", ()))
         fields = dict(row)
         fields |= {
             "prompt_ids": tuple(row["prompt_ids"]),

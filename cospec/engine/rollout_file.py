@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout, Settings, rollout_from_json
+from cospec.engine.request import Request
 from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl
 
 

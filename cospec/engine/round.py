@@ -8,26 +8,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cache import CachedModel
+from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import Draft, ModelDrafter
-from cospec.engine.record import Sampling
 from cospec.engine.rules import Regions, RoundView, Rule
-from cospec.engine.sampling import Draws, Stream, processed_rows, residual_rows
-
-
-@dataclass(frozen=True, slots=True)
-class Contexts:
-    """The committed tokens: ``ids`` (B, C), of which the first ``lengths`` (B,) of each row are real.
-
-    ``limits`` (B,) is the most tokens each row may draft in this round (0: the target writes alone), ``room`` (B,) the
-    most it may commit; ``keys`` (B,) are the round keys of the random draws.
-    """
-
-    ids: Tensor
-    lengths: Tensor
-    limits: Tensor
-    room: Tensor
-    keys: Tensor
+from cospec.engine.sampling import Draws, Stream, residual_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +65,6 @@ class Models:
     target: CachedModel
     drafter: ModelDrafter
     vocab_size: int
-    sampling: Sampling
     eos_ids: Tensor
     clock: Clock
 
@@ -92,10 +77,10 @@ def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max
     """
     clock = models.clock
     clock.lap("")
-    draft = models.drafter.propose(contexts.ids, contexts.lengths, contexts.limits, max_drafts, contexts.keys, draws)
+    draft = models.drafter.propose(contexts, max_drafts, draws)
     clock.lap("draft_s")
     logits = verify(models.target, contexts, draft, bonus, models.vocab_size)
-    target_ids, p = target_choice(logits, draft, models.sampling, contexts.keys, draws)
+    target_ids, p = target_choice(logits, draft, contexts.sampling, contexts.keys, draws)
     clock.lap("target_s")
     num_drafts = draft.ids.shape[1]
     valid = torch.arange(num_drafts, device=draft.ids.device) < draft.num_positions[:, None]
@@ -127,21 +112,22 @@ def verify(target: CachedModel, contexts: Contexts, draft: Draft, bonus: bool, v
     fed = draft.ids if bonus else draft.ids[:, :-1]
     last = contexts.ids.gather(1, contexts.lengths[:, None] - 1)
     counts = 1 + (draft.num_positions - int(not bonus)).clamp_min(0)
-    output = target.append(torch.cat([last, fed], dim=1), counts)
+    output = target.append(torch.cat([last, fed], dim=1), counts, contexts.longest - 1)
     return output.logits[..., :vocab_size].float()
 
 
 def target_choice(
-    logits: Tensor, draft: Draft, sampling: Sampling, keys: Tensor, draws: Draws
+    logits: Tensor, draft: Draft, sampling: BatchSampling, keys: Tensor, draws: Draws
 ) -> tuple[Tensor, Tensor | None]:
     """The target's tokens (B, T) and, when sampling, the processed rows p (B, T, V).
 
     Greedy: the argmax. Sampling: maximally coupled with the draft (method section 1, step 2 [O]): the draft's token
     with probability min(1, p/q), else one from the residual; a bonus position is drawn from p itself.
     """
+    logits = sampling.penalised(logits, draft.ids)
     if sampling.greedy:
         return logits.argmax(-1), None
-    p = processed_rows(logits, sampling)
+    p = sampling.probabilities(logits)
     num_drafts = draft.ids.shape[1]
     columns = []
     for i in range(p.shape[1]):

@@ -87,9 +87,10 @@ def _shift_right(x: Tensor, bits: int) -> Tensor:
 
 
 def processed_rows(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Temperature, then top-k, then top-p, renormalised: logits (..., V) to probabilities (..., V) in float32.
+    """Temperature, top-k, top-p, min-p in this order, renormalised: logits (..., V) to probabilities (..., V), float32.
 
-    Greedy rows are one-hot at the argmax. A token tied with the k-th largest logit stays.
+    Greedy rows are one-hot at the argmax. A token tied with the k-th largest logit stays. min-p (Nguyen et al. 2024)
+    drops ids below its share of the likeliest one's probability.
     """
     logits = logits.float()
     if sampling.greedy:
@@ -103,6 +104,9 @@ def processed_rows(logits: Tensor, sampling: Sampling) -> Tensor:
         # A token goes when those before it already hold top_p of the mass; the first one always stays.
         behind = ordered.cumsum(-1) - ordered >= sampling.top_p
         logits = logits.masked_fill(torch.zeros_like(behind).scatter(-1, order, behind), float("-inf"))
+    if sampling.min_p > 0.0:
+        probs = logits.softmax(-1)
+        logits = logits.masked_fill(probs < sampling.min_p * probs.amax(-1, keepdim=True), float("-inf"))
     return logits.softmax(-1)
 
 

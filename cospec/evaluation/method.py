@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Bonus, Rollout, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, Rule, rule_named
 from cospec.evaluation.sample import Sample, sample_of
 from cospec.evaluation.scoring import score_all
@@ -33,6 +34,8 @@ class EvalSettings:
     max_new_tokens: int = 512
     sampling: Sampling = field(default_factory=Sampling)
     eos_token_ids: tuple[int, ...] | None = None
+    stop: tuple[str, ...] = ()
+    cost_ratio: float | None = None
     batch_size: int = 8
     seed: int = 0
     repeats: int = 1
@@ -84,6 +87,8 @@ class Method:
             max_new_tokens=settings.max_new_tokens,
             sampling=settings.sampling,
             eos_token_ids=settings.eos_token_ids,
+            stop=settings.stop,
+            cost_ratio=None if alone else settings.cost_ratio,
             batch_size=settings.batch_size,
             seed=settings.seed + repeat,
         )

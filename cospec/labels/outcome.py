@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout
+from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, BlockScorer, rule_named
+from cospec.engine.text import cut_at_stop, decode_text
 from cospec.labels.record import ContinueWith, LabelScope, MismatchLabel, RolloutLabels, digest, problem_digest
 from cospec.pair import Pair
 from cospec.scoring import UserScorer, safe_score
@@ -122,8 +124,9 @@ class OutcomeLabeller:
                 keys.append(key)
         for place, continued in self._engine(who, rollouts[0]).run(requests):
             finished[keys[place]] += continued.output_ids
-        decode = self.pair.tokenizer.decode
-        texts = {key: decode(list(ids), skip_special_tokens=True) for key, ids in finished.items()}
+        tokenizer, stops = self.pair.tokenizer, rollouts[0].settings.stop
+        # A stop string may begin in front of the branch, where the engine that finishes it does not look.
+        texts = {key: cut_at_stop(decode_text(tokenizer, ids), stops) for key, ids in finished.items()}
         return [texts[branch.rollout, ids] for branch, ids in zip(branches, starts, strict=True)]
 
     def _engine(self, who: str, example: Rollout) -> Engine:
@@ -142,6 +145,7 @@ class OutcomeLabeller:
             max_new_tokens=settings.max_new_tokens,
             sampling=settings.sampling,
             eos_token_ids=settings.eos_token_ids,
+            stop=settings.stop,
             batch_size=self.batch_size,
             seed=settings.seed,
         )
@@ -152,7 +156,11 @@ def _branches(index: int, rollout: Rollout, scope: str) -> Iterator[_Branch]:
     for number, block in enumerate(rollout.blocks):
         before = rollout.output_ids[: block.start - len(rollout.prompt_ids)]
         executed = {decision.position for decision in block.decisions}
-        for position, (draft, target) in enumerate(zip(block.draft_ids, block.target_ids, strict=True)):
+        # A block that a stop string cut ends there: what was drafted behind it is no part of the text.
+        cut = rollout.finish_reason == "stop" and block is rollout.blocks[-1]
+        end = block.accepted_len if cut and block.accepted_len == len(block.emitted_ids) else None
+        tokens = zip(block.draft_ids[:end], block.target_ids[:end], strict=True)
+        for position, (draft, target) in enumerate(tokens):
             if draft == target or (scope == "executed" and position not in executed):
                 continue
             kept = before + block.draft_ids[:position]

@@ -26,8 +26,9 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler, use_adapter
 
 from cospec.arbiter.model import ArbiterScorer, separator
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule
 from cospec.jsonl import append_jsonl
 from cospec.pair import Pair

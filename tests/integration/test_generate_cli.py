@@ -118,6 +118,51 @@ def test_a_single_prompt_prints_its_text_or_one_line(files: Files) -> None:
     assert run_here(*arguments).stdout == line["text"] + "\n"
 
 
+def test_a_stop_string_ends_a_text(files: Files) -> None:
+    options = ("generate", "--pair", files.pair, "w9 w10", "--rule", "never", "--max-new-tokens", "12")
+    whole = run_here(*options, "--json")
+    words = json.loads(whole.stdout)["text"].split()
+    cut = run_here(*options, "--json", "--stop", "nowhere", "--stop", f"{words[3]} {words[4]}")
+    line = json.loads(cut.stdout)
+    assert line["finish_reason"] == "stop"
+    assert line["text"].split() == words[:3]
+    assert len(line["output_ids"]) == 5
+    assert_refused(run_here(*options, "--stop", ""), "stop string is empty")
+    assert_refused(run_here(*options, "--stop", "</s>"), "special token '</s>'", "eos_token_id 2")
+
+
+def test_a_stream_of_one_prompt_is_its_text(files: Files) -> None:
+    options = ("generate", "--pair", files.pair, "w9 w10", "--max-new-tokens", "12")
+    assert run_here(*options, "--stream").stdout == run_here(*options).stdout
+
+
+def test_a_stream_of_a_file_is_pieces_and_lines(files: Files) -> None:
+    options = ("generate", "--pair", files.pair, "--prompts", files.rows, "--max-new-tokens", "12", "--batch-size", "2")
+    expected = {line["id"]: line for line in read_rows(run_here(*options).stdout)}
+    pieces: dict[Any, list[str]] = {id: [] for id in expected}
+    found = {}
+    for line in read_rows(run_here(*options, "--stream").stdout):
+        if "piece" in line:
+            assert line["id"] not in found
+            pieces[line["id"]].append(line["piece"])
+        else:
+            found[line["id"]] = line
+    assert found == expected
+    assert {id: "".join(parts) for id, parts in pieces.items()} == {id: line["text"] for id, line in expected.items()}
+    assert max(map(len, pieces.values())) > 1
+
+
+def test_blocks_as_long_as_pays_write_the_same_text(files: Files) -> None:
+    options = ("generate", "--pair", files.pair, "--prompts", files.rows, "--max-new-tokens", "12")
+    texts = [line["text"] for line in read_rows(run_here(*options).stdout)]
+    for ratio in ("0.9", "auto"):
+        result = run_here(*options, "--cost-ratio", ratio)
+        assert [line["text"] for line in read_rows(result.stdout)] == texts
+        assert ("a draft step takes" in result.stderr) == (ratio == "auto")
+    for bad in ("0", "-1", "nan", "cheap"):
+        assert_refused(run_here(*options, "--cost-ratio", bad), "--cost-ratio is")
+
+
 def test_a_stopped_run_has_printed_everything_that_was_finished(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

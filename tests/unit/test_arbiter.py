@@ -29,8 +29,9 @@ from cospec.arbiter.layout import (
 )
 from cospec.arbiter.model import ArbiterScorer, LoraSpec, new_arbiter, separator
 from cospec.engine.cache import CachedModel, cache_argument
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Block, Bonus, ContextCache, Rollout, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, Regions, rule_named
 from cospec.pair import Pair
 
@@ -570,5 +571,5 @@ def test_an_attention_that_ignores_masks_is_refused(llama: Pair) -> None:
     draft.config._attn_implementation = "flash_attention_2"
     cached = CachedModel(draft, 1, 8)
     with pytest.raises(ValueError, match="set attn to 'sdpa' or 'eager'"):
-        cached.append(torch.tensor([[5]]), torch.tensor([1]))
+        cached.append(torch.tensor([[5]]), torch.tensor([1]), 0)
     assert dataclasses.replace(llama, draft=draft).draft is draft

@@ -22,43 +22,19 @@ from conftest import (
     tiny_config,
     tiny_model,
 )
+from engine_checks import CoinRule, assert_counters, coin, decode, outputs
 from reference import ReferenceRollout, Uncached, generated, reference_rollout
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Bonus, Rollout, Sampling, rollout_from_json
-from cospec.engine.rules import RoundView, Rule, Verdict, rule_named
+from cospec.engine.request import Request
+from cospec.engine.rules import rule_named
 from cospec.pair import Pair
 
 NUM_TOKENS = 12
 BONUSES: tuple[Bonus, ...] = ("arbitrated", "target")
 NEVER: Callable[[int, int], bool] = lambda start, position: False  # noqa: E731
 ALWAYS: Callable[[int, int], bool] = lambda start, position: True  # noqa: E731
-
-
-def coin(start: int, position: int) -> bool:
-    """An arbitrary rule: keeps about two mismatches in three."""
-    return (start * 7919 + position * 104729) % 1009 % 3 > 0
-
-
-class CoinRule:
-    """`coin` as a rule of the engine."""
-
-    name, default_bonus, drafts = "coin", "arbitrated", True
-
-    def decide(self, view: RoundView) -> Verdict:
-        starts, (num_rows, width) = view.regions.lengths.tolist(), view.match.shape
-        kept = [[coin(starts[row], i) for i in range(width)] for row in range(num_rows)]
-        keep = view.mismatch & torch.tensor(kept, dtype=torch.bool).reshape(num_rows, width)
-        return Verdict(view.match | keep, keep.float())
-
-
-def decode(pair: Pair, rule: Rule | str, prompts: Sequence[Sequence[int]], **settings: Any) -> list[Rollout]:
-    rule = rule_named(rule) if isinstance(rule, str) else rule
-    return Engine(pair, rule, **settings).rollouts([Request(i, prompt) for i, prompt in enumerate(prompts)])
-
-
-def outputs(rollouts: Sequence[Rollout]) -> list[list[int]]:
-    return [list(rollout.output_ids) for rollout in rollouts]
 
 
 @functools.cache
@@ -91,23 +67,6 @@ def assert_same(rollout: Rollout, expected: ReferenceRollout) -> None:
     assert rollout.num_drafted == sum(len(block.draft_ids) for block in expected.blocks)
     assert rollout.num_mismatches == sum(len(block.decisions) for block in expected.blocks)
     assert rollout.num_kept == sum(kept for block in expected.blocks for *_, kept in block.decisions)
-
-
-def assert_counters(rollout: Rollout) -> None:
-    """What holds for every rollout, whatever the rule."""
-    written = [len(block.emitted_ids) - block.accepted_len for block in rollout.blocks]
-    assert all(number in (0, 1) for number in written)
-    assert len(rollout.output_ids) == rollout.num_accepted + sum(written)
-    assert [token for block in rollout.blocks for token in block.emitted_ids] == list(rollout.output_ids)
-    start = len(rollout.prompt_ids)
-    for block in rollout.blocks:
-        assert block.start == start
-        assert len(block.draft_ids) == len(block.target_ids)
-        assert 1 <= len(block.emitted_ids) <= rollout.settings.num_draft_tokens + 1
-        assert block.emitted_ids[: block.accepted_len] == block.draft_ids[: block.accepted_len]
-        assert all(d.position <= block.accepted_len and d.draft_id != d.target_id for d in block.decisions)
-        assert all(d.kept == (d.position < block.accepted_len) for d in block.decisions)
-        start += len(block.emitted_ids)
 
 
 # ---- the controls -----------------------------------------------------------------------------------------------

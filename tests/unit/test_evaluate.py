@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from conftest import family_pair
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.metrics import Acceptance, acceptance
 from cospec.engine.record import Rollout, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.evaluation import (
     EvalSettings,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout
+from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.jsonl import dumps, read_jsonl
 from cospec.labels import MismatchLabel, RolloutLabels, complementarity, labels_from_json

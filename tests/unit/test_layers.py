@@ -69,7 +69,8 @@ def test_decoding_loads_none_of_the_training_code() -> None:
 import sys
 from cospec.pair import ModelSpec, PairSpec, load_pair
 from cospec.arbiter.model import ArbiterScorer, new_arbiter, separator
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
+from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule
 from cospec.prompts import prompt_ids
 

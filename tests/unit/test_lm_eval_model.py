@@ -14,8 +14,9 @@ pytest.importorskip("lm_eval", reason="the adapter needs the extra lm-eval")
 from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.evaluation.lm_eval.model import CospecLM
 from cospec.pair import PairSpec, load_pair
@@ -74,7 +75,7 @@ def test_texts_end_at_stop_strings_special_tokens_and_caps(spec: PairSpec) -> No
     stop = words[4]
     cut = model.generate_until(generation(CONTEXTS[0], until=[stop]), disable_tqdm=True)[0]
     assert cut == whole[0][: whole[0].index(stop)]
-    assert model.get_model_info()["cospec"]["num_tokens_behind_stop"] == 12 - words.index(stop) - 1
+    assert model.get_model_info()["cospec"]["num_tokens"] == 4 * 12 + words.index(stop) + 1
     short = generation(*CONTEXTS, max_gen_toks=3) + generation(*CONTEXTS, max_gen_toks=7)
     before = model.get_model_info()["cospec"]["num_tokens"]
     texts = model.generate_until(short, disable_tqdm=True)
@@ -175,6 +176,6 @@ def test_what_cannot_work_is_refused(arguments: dict[str, Any], message: str) ->
 
 def test_a_generation_option_that_would_be_ignored_is_refused(spec: PairSpec) -> None:
     model = model_of(spec)
-    with pytest.raises(ValueError, match="no generation option repetition_penalty"):
-        model.generate_until(generation("w9", repetition_penalty=1.2), disable_tqdm=True)
+    with pytest.raises(ValueError, match="no generation option length_penalty"):
+        model.generate_until(generation("w9", length_penalty=1.2), disable_tqdm=True)
     assert model.generate_until(generation("w9", temperature=0.7, do_sample=False), disable_tqdm=True)

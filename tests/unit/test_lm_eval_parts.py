@@ -5,49 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import family_pair, random_prompts
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cospec.evaluation.lm_eval.likelihood import Continuation, log_likelihoods
-from cospec.evaluation.lm_eval.stopping import cut_at_stop, num_tokens_before_stop
-
-
-def streamed(text: str, stops: list[str]) -> str:
-    """What a decoder that looks after every character would return."""
-    for end in range(1, len(text) + 1):
-        complete = [stop for stop in stops if stop and text[:end].endswith(stop)]
-        if complete:
-            return text[: end - max(map(len, complete))]
-    return text
-
-
-@given(st.text("ab\n", max_size=20), st.lists(st.text("ab\n", max_size=4), max_size=4))
-@settings(max_examples=500, deadline=None)
-def test_a_text_is_cut_where_a_watching_decoder_stops(text: str, stops: list[str]) -> None:
-    assert cut_at_stop(text, stops) == streamed(text, stops)
-
-
-def test_the_stop_that_is_complete_first_wins_whatever_the_order() -> None:
-    assert cut_at_stop("one\ntwo\n\nthree", ["\n\n", "\n"]) == "one"
-    assert cut_at_stop("a Question: b", ["Question:", "Q"]) == "a "
-    assert cut_at_stop("abc", ["bc", "c"]) == "a"
-    assert cut_at_stop("abc", ["", "x"]) == "abc"
-    assert cut_at_stop("stop", ["stop"]) == ""
-
-
-@given(
-    st.lists(st.sampled_from(["a", "b", "ab", "\n", "\n\n", ""]), max_size=12), st.lists(st.text("ab\n"), max_size=3)
-)
-@settings(max_examples=300, deadline=None)
-def test_tokens_are_counted_up_to_the_one_that_completes_a_stop(pieces: list[str], stops: list[str]) -> None:
-    ids = list(range(len(pieces)))
-
-    def decode(part: list[int]) -> str:
-        return "".join(pieces[index] for index in part)
-
-    wanted = [stop for stop in stops if stop]
-    first = [n for n in range(1, len(ids) + 1) if any(stop in decode(ids[:n]) for stop in wanted)]
-    assert num_tokens_before_stop(ids, stops, decode) == (first[0] if first else len(ids))
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"])

@@ -18,6 +18,7 @@ from transformers import (
     Gemma2Config,
     LlamaConfig,
     MambaConfig,
+    Phi3Config,
     PretrainedConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
@@ -26,7 +27,8 @@ from transformers import (
     RwkvConfig,
 )
 
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
+from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.pair import (
     ModelSpec,
@@ -212,31 +214,30 @@ def test_a_vocabulary_smaller_than_the_tokenizer_is_refused(save_pair: SavePair,
     [
         (LlamaConfig(max_position_embeddings=77), 77),
         (Qwen3Config(max_position_embeddings=500, use_sliding_window=False, sliding_window=64), 500),
-        (Qwen2Config(max_position_embeddings=500, use_sliding_window=True, sliding_window=64, max_window_layers=1), 64),
+        (
+            Qwen2Config(max_position_embeddings=500, use_sliding_window=True, sliding_window=64, max_window_layers=1),
+            500,
+        ),
         (
             Qwen2Config(max_position_embeddings=500, use_sliding_window=True, sliding_window=64, max_window_layers=99),
             500,
         ),
-        (Gemma2Config(max_position_embeddings=500, sliding_window=64), 64),
-        (Gemma2Config(max_position_embeddings=50, sliding_window=64), 50),
+        (Gemma2Config(max_position_embeddings=500, sliding_window=64), 500),
+        (Phi3Config(max_position_embeddings=500, sliding_window=64), 64),
+        (Phi3Config(max_position_embeddings=50, sliding_window=64), 50),
     ],
-    ids=["plain", "window off", "window on", "window on no layer", "alternating", "window wider than the context"],
+    ids=[
+        "plain",
+        "window off",
+        "window on",
+        "window on no layer",
+        "alternating",
+        "family without masks of its own",
+        "window wider than the context",
+    ],
 )
 def test_context_limits(config: PretrainedConfig, limit: int) -> None:
     assert context_limit(config, "draft") == limit
-
-
-def test_within_its_window_a_sliding_model_decodes_as_transformers_does(save_pair: SavePair) -> None:
-    """The engine's own mask has no window; held to the window, that makes no difference."""
-    from reference import generated
-
-    config = tiny_config("qwen3", use_sliding_window=True, sliding_window=12, max_window_layers=1)
-    pair = load_pair(save_pair(target=tiny_model(config, seed=1)))
-    assert pair.target_context == 12
-    prompt = [BOS, 9, 11, 30]
-    rollout = Engine(pair, rule_named("never"), eos_token_ids=[], max_new_tokens=50).rollouts([Request(0, prompt)])[0]
-    assert (len(rollout.output_ids), rollout.finish_reason) == (8, "length")
-    assert list(rollout.output_ids) == generated(pair.target, prompt, 8)
 
 
 @pytest.mark.parametrize("config", [MambaConfig(), Qwen3NextConfig(), RwkvConfig()], ids=lambda c: c.model_type)

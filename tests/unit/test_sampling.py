@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 import torch
 from conftest import family_pair, pair_of, perturbed, random_prompts, tiny_config, tiny_model
-from reference import Uncached
+from reference import Uncached, generated
 from torch import Tensor
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from cospec.engine import sampling as library
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.engine.sampling import (
     CounterDraws,
@@ -30,8 +31,8 @@ from cospec.engine.sampling import (
 from cospec.pair import Pair
 
 GRID = [
-    Sampling(temperature, top_k, top_p)
-    for temperature, top_k, top_p in itertools.product((0.3, 1.0, 2.5), (0, 1, 3, 99), (0.2, 0.75, 1.0))
+    Sampling(*values)
+    for values in itertools.product((0.3, 1.0, 2.5), (0, 1, 3, 99), (0.2, 0.75, 1.0), (0.0, 0.1, 0.6, 1.0))
 ]
 
 
@@ -39,8 +40,11 @@ def random_logits(num: int, vocab_size: int, seed: int = 0) -> Tensor:
     return 2 * torch.randn(num, vocab_size, generator=torch.Generator().manual_seed(seed))
 
 
-def simple_row(logits: Sequence[float], sampling: Sampling) -> list[float]:
-    """Temperature, top-k, top-p of one row, in Python's floats."""
+def simple_row(logits: Sequence[float], sampling: Sampling, held: Collection[int] = ()) -> list[float]:
+    """Penalty for the ids ``held``, temperature, top-k, top-p, min-p of one row, in Python's floats."""
+    penalty = sampling.repetition_penalty
+    changed = {i: logits[i] * penalty if logits[i] < 0 else logits[i] / penalty for i in held}
+    logits = [changed.get(i, value) for i, value in enumerate(logits)]
     top = max(logits)
     if sampling.greedy:
         return [float(i == list(logits).index(top)) for i in range(len(logits))]
@@ -54,6 +58,8 @@ def simple_row(logits: Sequence[float], sampling: Sampling) -> list[float]:
             break
         kept.append(i)
         mass += weights[i]
+    kept = [i for i in kept if weights[i] >= sampling.min_p * weights[order[0]]]
+    mass = sum(weights[i] for i in kept)
     return [weights[i] / mass if i in kept else 0.0 for i in range(len(weights))]
 
 
@@ -71,6 +77,8 @@ def test_processed_rows_equal_a_simple_reference_and_transformers(sampling: Samp
         scores = TopKLogitsWarper(sampling.top_k)(None, scores)
     if sampling.top_p < 1.0:
         scores = TopPLogitsWarper(sampling.top_p)(None, scores)
+    if sampling.min_p:
+        scores = MinPLogitsWarper(sampling.min_p)(None, scores)
     torch.testing.assert_close(rows, scores.softmax(-1), atol=1e-6, rtol=1e-5)
 
 
@@ -124,6 +132,12 @@ def test_residual_rows() -> None:
         ({"top_p": 0.0}, "top_p is 0.0"),
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"top_p": math.nan}, "top_p is nan"),
+        ({"min_p": -0.1}, "min_p is -0.1"),
+        ({"min_p": 1.1}, "min_p is 1.1"),
+        ({"min_p": math.nan}, "min_p is nan"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+        ({"repetition_penalty": math.inf}, "repetition_penalty is inf"),
+        ({"repetition_penalty": math.nan}, "repetition_penalty is nan"),
     ],
 )
 def test_bad_sampling_values_are_refused(values: dict[str, float], message: str) -> None:
@@ -319,7 +333,7 @@ def chain_law(
         if len(text) == num_tokens or (text and text[-1] in eos):
             law[text] = weight
             return
-        row = simple_row(uncached.row([*TOY_PROMPT, *text]).tolist(), sampling)
+        row = simple_row(uncached.row([*TOY_PROMPT, *text]).tolist(), sampling, {*TOY_PROMPT, *text})
         for token, p in enumerate(row):
             if p > 0:
                 extend((*text, token), weight * p)
@@ -334,7 +348,7 @@ def assert_same_law(law: dict[tuple[int, ...], float], expected: dict[tuple[int,
         assert law[text] == pytest.approx(weight, abs=1e-6), text
 
 
-SAMPLINGS = [Sampling(1.0), Sampling(0.7, 2), Sampling(1.6, 0, 0.8)]
+SAMPLINGS = [Sampling(1.0), Sampling(0.7, 2), Sampling(1.6, 0, 0.8), Sampling(1.3, min_p=0.4, repetition_penalty=1.7)]
 
 
 #: (rule, k, number of tokens); an arbitrated block is one longer, which is dear where no cut thins the branches out.
@@ -385,7 +399,8 @@ def test_the_coupling_is_maximal(toy: Pair, sampling: Sampling) -> None:
     """The first position is a mismatch with probability TV(p, q), and both its tokens have their own models' law."""
     outcomes = all_outcomes(toy, "never", 1, 1, sampling, every_draw_matters)
     rows = [
-        simple_row(Uncached(model, TOY_SIZE).row(TOY_PROMPT).tolist(), sampling) for model in (toy.target, toy.draft)
+        simple_row(Uncached(model, TOY_SIZE).row(TOY_PROMPT).tolist(), sampling, TOY_PROMPT)
+        for model in (toy.target, toy.draft)
     ]
     mismatch = sum(weight for weight, rollout in outcomes if rollout.num_mismatches)
     assert mismatch == pytest.approx(sum(abs(p - q) for p, q in zip(*rows, strict=True)) / 2, abs=1e-6)
@@ -467,3 +482,71 @@ def test_a_sampling_batch_beyond_the_drafts_context(prompts: list[list[int]]) ->
         assert [sampled(pair, rule, [request])[0].output_ids for request in requests] == [
             rollout.output_ids for rollout in rollouts
         ]
+
+
+# ---- each request its own -------------------------------------------------------------------------------------------
+
+MIXED = [
+    Sampling(),
+    Sampling(0.9, 12, 0.95),
+    Sampling(repetition_penalty=1.3),
+    Sampling(1.5, min_p=0.2),
+    None,
+    Sampling(0.7, repetition_penalty=0.8),
+]
+
+
+@pytest.mark.parametrize("rule", ["strict", "never", "always", "target"])
+def test_requests_of_different_sampling_and_seeds_share_a_batch(
+    llama: Pair, rule: str, prompts: list[list[int]]
+) -> None:
+    requests = [
+        Request(i, prompt, sampling=sampling, seed=i % 2 or None)
+        for i, (prompt, sampling) in enumerate(zip(prompts, MIXED, strict=True))
+    ]
+    alone = [sampled(llama, rule, [request])[0] for request in requests]
+    for order, batch_size in (([4, 0, 5, 2, 1, 3], 6), ([1, 3, 5, 0, 2, 4], 3)):
+        crowd = sampled(llama, rule, [requests[i] for i in order], batch_size=batch_size)
+        assert [rollout.output_ids for rollout in crowd] == [alone[i].output_ids for i in order]
+    # What is on record is what decoded the text: an engine of these settings writes it again.
+    for rollout, prompt in zip(alone, prompts, strict=True):
+        found = rollout.settings
+        engine = Engine(
+            llama,
+            rule_named(rule),
+            num_draft_tokens=3,
+            max_new_tokens=12,
+            sampling=found.sampling,
+            seed=found.seed,
+        )
+        assert engine.settings == found
+        assert engine.rollouts([Request(rollout.id, prompt)])[0].output_ids == rollout.output_ids
+
+
+@pytest.mark.parametrize("penalty", [0.7, 1.3, 5.0])
+def test_a_repetition_penalty_gives_the_text_of_transformers(
+    pair: Pair, prompts: list[list[int]], penalty: float
+) -> None:
+    sampling = Sampling(repetition_penalty=penalty)
+    plain = [generated(pair.target, prompt, 12) for prompt in prompts]
+    expected = [generated(pair.target, prompt, 12, repetition_penalty=penalty) for prompt in prompts]
+    assert expected != plain
+    requests = [Request(i, prompt) for i, prompt in enumerate(prompts)]
+    for rule, k in (("target", 1), ("strict", 1), ("strict", 4), ("never", 3), ("never", 7)):
+        engine = Engine(pair, rule_named(rule), num_draft_tokens=k, max_new_tokens=12, sampling=sampling, batch_size=4)
+        assert [list(rollout.output_ids) for rollout in engine.rollouts(requests)] == expected
+
+
+def test_a_penalty_forgets_the_row_that_was_in_its_place(llama: Pair) -> None:
+    requests = [Request(i, prompt) for i, prompt in enumerate(random_prompts(3, 9, 4, 6, 2, 8, 5, seed=2))]
+    texts = []
+    for batch_size in (1, 2, 7):
+        engine = Engine(
+            llama,
+            rule_named("strict"),
+            max_new_tokens=9,
+            sampling=Sampling(repetition_penalty=3.0),
+            batch_size=batch_size,
+        )
+        texts.append([rollout.output_ids for rollout in engine.rollouts(requests)])
+    assert texts[0] == texts[1] == texts[2]

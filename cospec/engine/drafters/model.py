@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from cospec.engine.cache import CachedModel
-from cospec.engine.record import Sampling
-from cospec.engine.sampling import Draws, Stream, processed_rows
+from cospec.engine.contexts import Contexts
+from cospec.engine.sampling import Draws, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,46 +24,46 @@ class Draft:
 class ModelDrafter:
     """Proposes from a cached model with the same processing as the target, so that p/q is a ratio of like things."""
 
-    def __init__(self, cached: CachedModel, vocab_size: int, sampling: Sampling, eos_ids: Tensor) -> None:
-        self.cached, self.vocab_size, self.sampling, self.eos_ids = cached, vocab_size, sampling, eos_ids
+    def __init__(self, cached: CachedModel, vocab_size: int, eos_ids: Tensor) -> None:
+        self.cached, self.vocab_size, self.eos_ids = cached, vocab_size, eos_ids
 
-    def propose(
-        self, ids: Tensor, lengths: Tensor, limits: Tensor, num_steps: int, keys: Tensor, draws: Draws
-    ) -> Draft:
-        """Draft up to ``limits`` (B,) tokens behind each context ``ids`` (B, C)[:lengths]; an EOS ends a block.
+    def propose(self, contexts: Contexts, num_steps: int, draws: Draws) -> Draft:
+        """Draft up to ``contexts.limits`` tokens behind each context, ``num_steps`` at most; an EOS ends a block.
 
         The cache afterwards holds the context and all drafted tokens but the last; see `commit`.
         """
-        proposed = ids.new_zeros(len(ids), num_steps)
+        limits, sampling = contexts.limits, contexts.sampling
+        proposed = contexts.ids.new_zeros(len(limits), num_steps)
         if num_steps == 0:
             return Draft(proposed, torch.zeros_like(limits), None)
         rows_q: list[Tensor] = []
-        logits = self._catch_up(ids, lengths, limits)
+        logits = self._catch_up(contexts)
         for step in range(num_steps):
-            proposed[:, step], q = self._choose(logits, keys, draws, step)
-            if q is not None:
-                rows_q.append(q)
+            logits = sampling.penalised(logits[:, None], proposed, step)[:, 0]
+            if sampling.greedy:
+                proposed[:, step] = logits.argmax(-1)
+            else:
+                rows_q.append(sampling.probabilities(logits))
+                proposed[:, step] = draws.categorical(rows_q[-1], contexts.keys, Stream.DRAFT, step)
             if step + 1 < num_steps:
                 counts = (limits > step + 1).long()
-                logits = self.cached.append(proposed[:, step, None], counts).logits[:, 0, : self.vocab_size]
+                output = self.cached.append(proposed[:, step, None], counts, contexts.longest + step)
+                logits = output.logits[:, 0, : self.vocab_size]
         num_positions = torch.minimum(limits, _first(torch.isin(proposed, self.eos_ids)) + 1)
         return Draft(proposed, num_positions, torch.stack(rows_q, 1) if rows_q else None)
 
-    def _catch_up(self, ids: Tensor, lengths: Tensor, limits: Tensor) -> Tensor:
-        """Feed the committed tokens the cache lacks (one, or two behind a target bonus); next-token logits (B, V)."""
-        have = self.cached.cache.lengths
-        counts = torch.where(limits > 0, lengths - have, 0)
-        columns = torch.arange(int(counts.max()), device=ids.device)
+    def _catch_up(self, contexts: Contexts) -> Tensor:
+        """Feed the committed tokens the cache lacks, in one pass; next-token logits (B, V) behind them.
+
+        One is lacking, or two in a row whose whole block was accepted and followed by a target bonus.
+        """
+        ids, have = contexts.ids, self.cached.cache.lengths
+        counts = torch.where(contexts.limits > 0, contexts.lengths - have, 0)
+        columns = torch.arange(contexts.num_lacking, device=ids.device)
         places = (have[:, None] + columns).clamp_max(ids.shape[1] - 1)
-        logits = self.cached.append(ids.gather(1, places), counts).logits
+        logits = self.cached.append(ids.gather(1, places), counts, contexts.longest - 1).logits
         last = (counts - 1).clamp_min(0)
         return logits[torch.arange(len(ids), device=ids.device), last, : self.vocab_size]
-
-    def _choose(self, logits: Tensor, keys: Tensor, draws: Draws, step: int) -> tuple[Tensor, Tensor | None]:
-        if self.sampling.greedy:
-            return logits.argmax(-1), None
-        q = processed_rows(logits, self.sampling)
-        return draws.categorical(q, keys, Stream.DRAFT, step), q
 
     def commit(self, lengths: Tensor, drafted: Tensor, accepted: Tensor) -> None:
         """Roll the cache back to what is committed; ``lengths`` (B,) are those before the round.

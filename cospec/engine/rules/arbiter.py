@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
@@ -22,8 +23,8 @@ class BlockScorer(Protocol):
         """Prepare for a batch over this draft cache; called once per run, before any row is admitted."""
         ...
 
-    def admit(self, rows: Tensor, ids: Tensor, lengths: Tensor) -> None:
-        """Rows (R,) start anew with contexts ``ids`` (R, T) of ``lengths`` (R,)."""
+    def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
+        """Rows start anew with the first ``lengths[row]`` tokens of ``ids`` (B, C), read ``chunk`` at a time."""
         ...
 
     def select_rows(self, rows: Tensor) -> None:

@@ -1,8 +1,8 @@
 """A draft/target pair under a rule as a model of the lm-evaluation-harness.
 
-Generation runs through the engine. The engine knows no stop strings: texts are decoded to their end and cut behind, and
-what was decoded in vain is counted apart. Log-likelihoods are the target's own, which lossless speculative decoding
-leaves as they are; a rule that keeps tokens of the draft defines no distribution over texts, so there they are refused.
+Generation runs through the engine, stop strings and all. Log-likelihoods are the target's own, which lossless
+speculative decoding leaves as they are; a rule that keeps tokens of the draft defines no distribution over texts, so
+there they are refused.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
 from cospec.arbiter.adapter import arbiter_rule
-from cospec.engine.decode import Engine, Request
+from cospec.engine.decode import Engine
 from cospec.engine.metrics import Acceptance, acceptance
-from cospec.engine.record import Bonus, Rollout, Sampling
+from cospec.engine.record import Bonus, Sampling
+from cospec.engine.request import Request
 from cospec.engine.rules import Rule, rule_named
 from cospec.evaluation.lm_eval.likelihood import Continuation, log_likelihoods
 from cospec.evaluation.lm_eval.options import decoding, device_of, pair_spec, row_ids, rule_name
-from cospec.evaluation.lm_eval.stopping import cut_at_stop, num_tokens_before_stop
 from cospec.pair import load_pair
 from cospec.pair_file import override
 from cospec.prompts import chat_text, one_bos, templated_ids
@@ -80,7 +80,7 @@ class CospecLM(TemplateLM):
         self.tokenizer = self.pair.tokenizer
         self._device = self.pair.device
         self._is_templated = False
-        self._sums, self._num_behind_stop, self._num_shortened = Acceptance(), 0, 0
+        self._sums, self._num_shortened = Acceptance(), 0
         # What the engine would refuse is refused now.
         self._engine(Sampling(), self.pair.eos_token_ids)
 
@@ -141,7 +141,6 @@ class CospecLM(TemplateLM):
                 "bonus": self.bonus or self.rule.default_bonus,
                 "num_texts": sums.num_rollouts,
                 "num_tokens": sums.num_tokens,
-                "num_tokens_behind_stop": self._num_behind_stop,
                 "num_rounds": sums.num_rounds,
                 "tokens_per_round": sums.tokens_per_round,
                 "keep_rate": sums.keep_rate,
@@ -154,21 +153,21 @@ class CospecLM(TemplateLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Texts up to their stop string, EOS or cap, in the order of the requests."""
         groups: dict[tuple[Sampling, tuple[int, ...]], list[int]] = defaultdict(list)
-        prompts, stops = [], []
+        prompts = []
         for place, (request, row_id) in enumerate(zip(requests, row_ids(requests), strict=True)):
             context, options = request.args
             wanted = decoding(options, self.max_gen_toks)
             groups[wanted.sampling, self._ends(wanted.stops)].append(place)
             ids = self._fitted(self.tok_encode(context), wanted.max_gen_toks)
-            prompts.append(Request(row_id, ids, wanted.max_gen_toks))
-            stops.append(wanted.stops)
+            prompts.append(Request(row_id, ids, wanted.max_gen_toks, stop=self._shown(wanted.stops)))
         texts: dict[int, str] = {}
         with tqdm(total=len(requests), disable=disable_tqdm, desc="Running generate_until requests") as bar:
             for (sampling, eos_ids), places in groups.items():
                 engine = self._engine(sampling, eos_ids, max(prompts[place].max_new_tokens or 1 for place in places))
                 for index, rollout in engine.run([prompts[place] for place in places]):
                     place = places[index]
-                    texts[place] = self._finished(rollout, stops[place])
+                    self._sums += acceptance([rollout])
+                    texts[place] = rollout.text
                     self.cache_hook.add_partial("generate_until", requests[place].args, texts[place])
                     bar.update(1)
         self._report()
@@ -192,6 +191,10 @@ class CospecLM(TemplateLM):
         special = sorted(set(stops) & set(self.tokenizer.all_special_tokens))
         return tuple(dict.fromkeys((*self.pair.eos_token_ids, *self.tokenizer.convert_tokens_to_ids(special))))
 
+    def _shown(self, stops: Sequence[str]) -> tuple[str, ...]:
+        """The stop strings that a text can show; an empty one says nothing."""
+        return tuple(stop for stop in stops if stop and stop not in self.tokenizer.all_special_tokens)
+
     def _fitted(self, ids: list[int], room: int) -> list[int]:
         """A prompt that leaves room for the answer: the end of it, behind its BOS, where it is too long."""
         most = self.max_length - room
@@ -205,25 +208,13 @@ class CospecLM(TemplateLM):
         first = ids[:1] if ids[0] == self.tokenizer.bos_token_id else []
         return [*first, *ids[len(ids) - most + len(first) :]]
 
-    def _finished(self, rollout: Rollout, stops: Sequence[str]) -> str:
-        self._sums += acceptance([rollout])
-        text = cut_at_stop(rollout.text, stops)
-        if len(text) < len(rollout.text):
-            written = num_tokens_before_stop(rollout.output_ids, stops, self._decode)
-            self._num_behind_stop += len(rollout.output_ids) - written
-        return text
-
-    def _decode(self, ids: list[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
-
     def _report(self) -> None:
         sums = self._sums
         _LOG.info(
-            "cospec: %d texts, %d tokens in %d rounds, %d of them behind a stop string; %d prompts shortened",
+            "cospec: %d texts, %d tokens in %d rounds; %d prompts shortened",
             sums.num_rollouts,
             sums.num_tokens,
             sums.num_rounds,
-            self._num_behind_stop,
             self._num_shortened,
         )
 

@@ -20,7 +20,7 @@ from cospec.pair_file import read_pair_file
 # Under the name of the harness, whose settings decide what is shown.
 _LOG = logging.getLogger("lm_eval.cospec")
 #: Options of a task's generation that the engine has, besides the stop strings and the cap.
-_SAMPLING = ("do_sample", "temperature", "top_k", "top_p")
+_SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ def decoding(options: Mapping[str, Any], default_cap: int) -> Decoding:
             f"the engine has no generation option {', '.join(strange)}: leave it out of gen_kwargs, or choose another "
             "model for this task"
         )
-    sampling = Sampling(known.get("temperature") or 0.0, known.get("top_k") or 0, known.get("top_p") or 1.0)
+    off = Sampling()
+    wanted = {name: known.get(name) or getattr(off, name) for name in _SAMPLING if name != "do_sample"}
+    sampling = Sampling(**wanted)
     return Decoding(sampling, tuple(map(str, until)), cap)
 
 
