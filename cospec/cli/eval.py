@@ -79,21 +79,26 @@ def command(
     attn: AttnOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare methods on the same problems: accuracy, tokens per round, speed.
+    """Compare methods on the same problems: accuracy, tokens per round, speed. docs/evaluation.md says how.
 
     The target alone is always measured, as every other number is read against it. With --out, samples are written as
-    they end and are not decoded again by a later run with the same settings. docs/evaluation.md defines every number.
+    they end and are not decoded again by a later run with the same settings.
     """
     options = own.EvalOptions(**locals())
     if against is not None and prompts is None and not task:
-        from cospec.cli.eval_report import compare_finished
+        _compare_finished(options)
+        return
+    from cospec.cli.eval_run import run_evaluation
 
-        _refuse_all_but(options, ("out", "against", "margin", "json"))
-        compare_finished(out, against, margin, json)
-    else:
-        from cospec.cli.eval_run import run_evaluation
+    run_evaluation(options)
 
-        run_evaluation(options)
+
+def _compare_finished(options: own.EvalOptions) -> None:
+    from cospec.cli.eval_report import compare_finished
+
+    _refuse_all_but(options, ("out", "against", "margin", "json"))
+    assert options.against
+    compare_finished(options.out, options.against, options.margin, options.json)
 
 
 def _refuse_all_but(options: own.EvalOptions, allowed: tuple[str, ...]) -> None:

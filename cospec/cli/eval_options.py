@@ -169,20 +169,6 @@ class EvalOptions:
 
     def decoding(self) -> DecodeOptions:
         """The options that decide how texts are decoded."""
-        from cospec.cli.loading import decode_options
+        from cospec.cli.loading import decode_options_of
 
-        return decode_options(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty,
-            eos_token_id=self.eos_token_id,
-            stop=self.stop,
-            bonus=self.bonus,
-            num_draft_tokens=self.num_draft_tokens,
-            cost_ratio=self.cost_ratio,
-            max_new_tokens=self.max_new_tokens,
-            batch_size=self.batch_size,
-            seed=self.seed,
-        )
+        return decode_options_of({name: getattr(self, name) for name in self.__slots__})

@@ -46,6 +46,17 @@ if TYPE_CHECKING:
     from cospec.pair import Pair
 
 
+MeasuredRatioOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cost-ratio",
+        metavar="RATIO|auto",
+        help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time; "
+        "auto: measure it.",
+    ),
+]
+
+
 def command(
     prompt: Annotated[str | None, typer.Argument(metavar="PROMPT", help="One prompt; or use --prompts.")] = None,
     prompts: PromptsOption = None,
@@ -57,15 +68,7 @@ def command(
     threshold: ThresholdOption = 0.5,
     bonus: BonusOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
-    cost_ratio: Annotated[
-        str | None,
-        typer.Option(
-            "--cost-ratio",
-            metavar="RATIO|auto",
-            help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time; "
-            "auto: measure it.",
-        ),
-    ] = None,
+    cost_ratio: MeasuredRatioOption = None,
     max_new_tokens: MaxNewTokensOption = 512,
     eos_token_id: EosOption = None,
     stop: StopOption = None,
@@ -89,44 +92,23 @@ def command(
     alone unless --json is given. With --stream, JSON comes as lines {"id", "piece"} round by round and a row's full
     line once it has ended. `--pair tiny` is the bundled pair.
     """
-    rows = _rows(prompt, prompts)
-    from cospec.cli.loading import (
-        choose_rule,
-        decode_options,
-        load_pair_from_options,
-        read_pair_spec,
-        rule_from_options,
-    )
+    given, rows = locals(), _rows(prompt, prompts)
+    from cospec.cli import loading
 
-    read_pair_spec(pair, draft, target, device, dtype, attn)
-    options = decode_options(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        eos_token_id=eos_token_id,
-        stop=stop,
-        bonus=bonus,
-        num_draft_tokens=num_draft_tokens,
-        cost_ratio=_ratio(cost_ratio),
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        seed=seed,
-    )
-    choice = choose_rule(rule, arbiter, threshold)
+    loading.read_pair_spec(pair, draft, target, device, dtype, attn)
+    options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
+    choice = loading.choose_rule(rule, arbiter, threshold)
     from cospec.evaluation.method import requests_of
 
-    loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
     if cost_ratio == "auto":
         options = _with_measured_ratio(options, loaded)
-    engine = options.engine(loaded, rule_from_options(choice, loaded))
+    engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
     if stream:
         _print_stream(engine.stream(requests), rows, text_only)
-        return
-    finished = engine.run(requests)
-    _print_in_order(finished, len(rows), text_of if text_only else line_of)
+    else:
+        _print_in_order(engine.run(requests), len(rows), text_of if text_only else line_of)
 
 
 def _ratio(text: str | None) -> float | None:

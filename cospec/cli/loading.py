@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cospec.cli.options import require_pair_choice
 
@@ -190,3 +192,8 @@ def decode_options(
         batch_size=batch_size,
         seed=seed,
     )
+
+
+def decode_options_of(values: Mapping[str, Any]) -> DecodeOptions:
+    """`decode_options` of a command's parameters, its others left aside."""
+    return decode_options(**{name: values[name] for name in signature(decode_options).parameters})

@@ -82,38 +82,18 @@ def command(
     One JSON line per prompt, in the order in which they end. Prompts whose records are in the file already are left
     out, so that an interrupted run goes on. The rule is `never` unless told otherwise: what the warm-up is trained on.
     """
-    rows, out = _check_files(prompts, out)
-    from cospec.cli.loading import (
-        choose_rule,
-        decode_options,
-        load_pair_from_options,
-        read_pair_spec,
-        rule_from_options,
-    )
+    given, (rows, out) = locals(), _check_files(prompts, out)
+    from cospec.cli import loading
 
-    read_pair_spec(pair, draft, target, device, dtype, attn)
-    options = decode_options(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        eos_token_id=eos_token_id,
-        stop=stop,
-        bonus=bonus,
-        num_draft_tokens=num_draft_tokens,
-        cost_ratio=cost_ratio,
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        seed=seed,
-    )
-    choice = choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    loading.read_pair_spec(pair, draft, target, device, dtype, attn)
+    options = loading.decode_options_of(given)
+    choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
     from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of
 
-    loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
-    engine = options.engine(loaded, rule_from_options(choice, loaded))
+    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
+    engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     claim(out, loaded, arbiter)
     requests = requests_of(loaded, rows, raw=raw)
     kept = recorded_rollouts(out, requests, engine.settings)
