@@ -50,6 +50,7 @@ ADDER = "a, b = map(int, input().split())\nprint(a + b)\n"
         (ADDER + "exit()\n", "right", ""),
         (ADDER + "import sys\nsys.exit(0)\n", "right", ""),
         (ADDER + "import sys\nsys.stdout.close()\n", "right", ""),
+        ("out = open(1, 'w')\na, b = map(int, input().split())\nout.write(str(a + b))\n", "right", ""),
         (ADDER + "import sys\nsys.stderr.close()\nsys.exit(0)\n", "right", ""),
         (ADDER + "import sys\nsys.stdout = sys.stderr = object()\n", "right", ""),
         (ADDER + "import sys\nsys.stdout = sys.stderr = None\nraise ValueError\n", "wrong", "exit status 1"),

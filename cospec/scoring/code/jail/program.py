@@ -48,6 +48,9 @@ def run_script(sources: Sequence[str]) -> int:
     # What the interpreter does at its end; this process ends by os._exit instead.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    # Streams that the program opened itself are written out when they go.
+    with contextlib.suppress(*RAISED):
+        vars(sys.modules["__main__"]).clear()
     _flush()
     return status
 
