@@ -51,12 +51,12 @@ def _tests(row: RawRow, reference: str, entry_point: str) -> str:
 def against_reference(reference: str, entry_point: str, inputs: list[Any], atol: float) -> str:
     """A test program that compares the candidate with a reference solution on inputs (lists of arguments).
 
-    Results must have the reference's type; floats may differ by ``atol`` (1e-6 where it is 0). A root that
-    `find_zero` returns is put into its polynomial instead, since a polynomial can have several.
+    Numbers are compared by value, all else by type, too; floats may differ by ``atol`` (1e-6 where it is 0). A root
+    that `find_zero` returns is put into its polynomial instead, since a polynomial can have several.
     """
     compare = f"assert _same(found, expected, {atol!r})"
     if entry_point == "find_zero":
-        compare = f"assert type(found) is float and abs(names['poly'](arguments[0], found)) <= {atol or 1e-4!r}"
+        compare = f"assert type(found) in (int, float) and abs(names['poly'](arguments[0], found)) <= {atol or 1e-4!r}"
     return f"""{SAME}
 
 def check(candidate):

@@ -122,7 +122,7 @@ def check(candidate):
         return [listed(item) for item in value] if type(value) in (list, tuple) else value
 
     for arguments, expected in json.loads({dumps(pairs)!r}):
-        found = candidate(*map(json.loads, arguments.split("\\n")))
+        found = candidate(*(json.loads(line) for line in arguments.split("\\n") if line.strip()))
         assert _same(listed(found), json.loads(expected))
 
 

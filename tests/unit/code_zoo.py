@@ -144,6 +144,24 @@ def f(x):
     "a number of millions of digits": "def f(x):\n    return 1 << (1 << 30)\n",
     "a range without end": "def f(x):\n    return range(10**18)\n",
     "closed descriptors": RIGHT + "import os\nos.closerange(0, 1000)\n",
+    "files without a name": """
+import os
+def f(x):
+    import ctypes, time
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    block = b"x" * (1 << 20)
+    for _ in range(20):
+        file = os.open("f", os.O_RDWR | os.O_CREAT)
+        os.unlink("f")
+        for _ in range(15):
+            os.write(file, block)
+        libc.mmap(None, 4096, 1, 1, file, 0)
+        os.close(file)
+    time.sleep(1)
+    return x + 1
+""",
     "full scratch directory": RIGHT
     + """
 block = b"x" * (1 << 20)
@@ -315,6 +333,32 @@ def f(x):
     "empties a file outside": "import os\ndef f(x):\n    os.truncate('OUTSIDE/readable', 0)\n    return x + 1\n",
     "kills its group": "import os\ndef f(x):\n    os.killpg(0, 9)\n    os._exit(0)\n",
     "kills its parent": "import os\ndef f(x):\n    os.kill(os.getppid(), 9)\n    return x\n",
+    "has the kernel kill who started it": """
+import fcntl, os
+def f(x):
+    reading, writing = os.pipe()
+    fcntl.fcntl(reading, fcntl.F_SETOWN, STARTER)
+    return x + 1
+""",
+    "has the kernel signal who started it": """
+import fcntl, os, socket, struct
+def f(x):
+    one, other = socket.socketpair()
+    fcntl.ioctl(one, 0x8901, struct.pack("i", STARTER))
+    return x + 1
+""",
+    "chooses the signal of a file": """
+import fcntl, os
+def f(x):
+    fcntl.fcntl(os.pipe()[0], 10, 9)
+    return x + 1
+""",
+    "lifts the limits of who started it": """
+import resource
+def f(x):
+    resource.prlimit(STARTER, resource.RLIMIT_STACK, resource.prlimit(STARTER, resource.RLIMIT_STACK))
+    return x + 1
+""",
     "kills everything": "import os\ndef f(x):\n    os.kill(-1, 9)\n    return x\n",
     "kills who started it": "import os\ndef f(x):\n    os.kill(STARTER, 9)\n    return x + 1\n",
     "traces who started it": """

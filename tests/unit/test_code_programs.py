@@ -110,6 +110,54 @@ for kind, expected in (("own", KeyError), ("value", ValueError), ("decode", Valu
     assert outcome(source, tests) == ("passed", "")
 
 
+def test_exceptions_keep_their_text_and_arguments() -> None:
+    source = """
+class Own(ValueError):
+    def __str__(self): return "own text"
+class Odd(Exception):
+    args = 3
+class Mute(Exception):
+    def __str__(self): raise KeyError
+def f(kind):
+    if kind == "file":
+        open("missing")
+    if kind == "number":
+        int("x")
+    raise {"bad": ValueError("bad"), "key": KeyError("k"), "none": ValueError(), "two": ValueError(1, [2]),
+           "own": Own(5), "odd": Odd("o"), "object": ValueError(object), "long": ValueError("x" * 3000),
+           "mute": Mute()}[kind]
+"""
+    tests = """
+def caught(kind):
+    try:
+        f(kind)
+    except Exception as error:
+        return error
+error = caught("bad")
+assert str(error) == "bad" and error.args == ("bad",) and repr(error) == "ValueError('bad')"
+error = caught("key")
+assert str(error) == "'k'" and error.args == ("k",)
+assert caught("none").args == () and caught("two").args == (1, [2])
+assert str(caught("own")) == "own text" and isinstance(caught("own"), ValueError)
+assert str(caught("odd")) == "o"
+assert str(caught("object")) == "<class 'object'>"
+assert str(caught("long")) == "x" * 3000
+assert str(caught("mute")) == "no text"
+assert str(caught("number")) == "invalid literal for int() with base 10: 'x'"
+error = caught("file")
+assert type(error) is FileNotFoundError and (error.errno, error.filename) == (2, "missing")
+"""
+    assert outcome(source, tests) == ("passed", "")
+
+
+def test_a_failure_names_the_programs_own_exception_and_its_line() -> None:
+    source = "class Own(ValueError): pass\n\ndef f():\n    raise Own('bad')\n"
+    assert outcome(source, "f()") == (
+        "failed",
+        "ValueError: bad (Own, line 4 of the program) at test line 1: f()",
+    )
+
+
 def test_arguments_are_passed_by_value() -> None:
     source = "def f(xs):\n    xs.clear()\n    return []\n"
     assert outcome(source, "xs = [3, 1]\nassert f(xs) == sorted(xs)")[0] == "failed"

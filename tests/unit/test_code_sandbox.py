@@ -1,7 +1,10 @@
 """The sandbox: right programs pass on every level, no animal of the zoo does, and none leaves anything behind."""
 
 import os
+import resource
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -104,6 +107,77 @@ def full() -> Isolation:
 def test_a_right_program_passes_on_every_level(place: Place, level: str) -> None:
     run = let_out(place, RIGHT, isolation_here(LEVELS[level]))
     assert (run.outcome, run.reason) == ("passed", "")
+
+
+def test_threads_count_as_processes(place: Place) -> None:
+    source = """
+import threading, time
+threading.stack_size(65536)
+for _ in range({}):
+    threading.Thread(target=time.sleep, args=(2,), daemon=True).start()
+def f(x):
+    time.sleep(0.5)
+    return x + 1
+"""
+    assert let_out(place, source.format(30), isolation_here()).outcome == "passed"
+    assert let_out(place, source.format(500), isolation_here()).outcome in ("process_limit", "failed")
+
+
+def test_a_program_may_raise_its_stack(place: Place) -> None:
+    for size in ("resource.getrlimit(resource.RLIMIT_STACK)[1]", "1 << 26"):
+        source = f"import resource\nresource.setrlimit(resource.RLIMIT_STACK, ({size}, resource.RLIM_INFINITY))\n"
+        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        source = source.replace("resource.RLIM_INFINITY", str(hard))
+        run = let_out(place, source + RIGHT, isolation_here())
+        assert (run.outcome, run.reason) == ("passed", "")
+
+
+def test_threads_in_line_for_each_other_do_not_put_off_the_wall_limit(place: Place) -> None:
+    source = """
+import hashlib, threading, time
+threading.stack_size(65536)
+together = threading.Event()
+def work():
+    together.wait()
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 20000)
+    time.sleep(1000)
+for _ in range(50):
+    threading.Thread(target=work, daemon=True).start()
+together.set()
+def f(x):
+    time.sleep(1000)
+"""
+    run = let_out(place, source, isolation_here(), Limits(cpu_s=10, wall_s=3))
+    assert run.outcome == "wall_limit"
+    # All waits together were several times that; the longest of one thread is no longer than the work of all.
+    assert run.wall_s < 3 + run.cpu_s + 1
+
+
+def test_a_supervisor_that_the_program_can_reach_is_no_excuse(place: Place) -> None:
+    # What is left ends by itself, but need not have by then.
+    run = run_job(CodeJob(Program((ESCAPES["kills its parent"],)), TESTS, LIMITS), isolation_here(()))
+    assert run.outcome == "failed"
+
+
+def test_a_long_path_to_the_scratch_directory_changes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    folder.chmod(0o777)
+    script = (
+        "from cospec.scoring.code import *\n"
+        "here = isolation_here()\n"
+        "job = CodeJob(Program(('def f(x): return x + 1',)), FunctionTests('assert f(1) == 2'))\n"
+        "print(here.level, run_job(job, here).outcome)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == [isolation_here().level, "passed"]
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("animal", ANIMALS)

@@ -200,6 +200,41 @@ def test_helpers_come_from_the_prompt_and_not_from_the_program() -> None:
     assert score("def close(a, b):\n    return True\ndef f(x):\n    return 100", row).kind == "wrong"
 
 
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("def f(x):\n", "    return x + 1\n"),
+        ("def f(x):\n", "```python\ndef f(x):\n    return x + 1\n```"),
+        ('def f(x):\n    """One more."""\n', "    return x + 1\n"),
+        ("def f(x):\n    pass\n", "```python\ndef f(x):\n    return x + 1\n```"),
+        ("def one():\n    return 1\n\ndef f(x):\n", "    return x + one()\n"),
+    ],
+)
+def test_an_open_function_of_the_prompt_is_the_programs_even_without_an_entry_point(prompt: str, text: str) -> None:
+    assert score(text, {"code_prompt": prompt, "tests": "assert f(1) == 2"}).is_right
+    assert score(text.replace("x +", "x -"), {"code_prompt": prompt, "tests": "assert f(1) == 2"}).kind == "wrong"
+
+
+def test_an_open_class_of_the_prompt_is_the_programs_even_without_an_entry_point() -> None:
+    row = {"code_prompt": "class A:\n    def f(self, x):\n", "tests": "assert A().f(1) == 2"}
+    assert score("        return x + 1\n", row).is_right
+    assert score("        return x\n", row).kind == "wrong"
+
+
+def test_a_row_that_leaves_open_whose_function_is_tested_is_an_error_whatever_the_program() -> None:
+    row = {"code_prompt": "def f(x):\n    return x + 1\n", "tests": "assert f(1) == 2\nassert g(1) == 1"}
+    for text in ("def f(x): return 0\ndef g(x): return 1\n", "def g(x): return 1\n", "def f(x): return x + 1\n"):
+        verdict = score(f"```python\n{text}```", row)
+        assert (verdict.kind, "they use f of the prompt" in verdict.reason) == ("error", True)
+    assert score("```python\ndef g(x): return 1\n```", row | {"entry_point": "g"}).is_right
+
+
+def test_a_program_without_the_function_that_check_wants_is_wrong_and_no_failure_of_the_scorer() -> None:
+    row = {"tests": "def check(candidate):\n    assert candidate(1) == 2\n", "entry_point": "f"}
+    verdict = score("```python\ndef g(x):\n    return 2\n```", row)
+    assert (verdict.kind, verdict.reason) == ("wrong", "NameError: the program does not define f")
+
+
 def test_the_job_of_a_text_can_be_run_later() -> None:
     job, code = code_job(f"```\n{RIGHT}```", ROW)
     assert job

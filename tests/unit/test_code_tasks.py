@@ -198,8 +198,36 @@ def test_functional_problems_are_tested_by_calls(tmp_path: Path) -> None:
     assert passes(row.extra, SOLUTION.format("[a, b]"))
     assert passes(row.extra, SOLUTION.format("(a, b)"))
     assert not passes(row.extra, SOLUTION.format("[b, a + 1]"))
-    assert not passes(row.extra, SOLUTION.format("[float(a), b]"))
+    assert passes(row.extra, SOLUTION.format("[float(a), b]"))
+    assert not passes(row.extra, SOLUTION.format("[str(a), b]"))
     assert not passes(row.extra, f"{ALWAYS_EQUAL}class Solution:\n    def pairs(self, values, k): return E()\n")
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "same"),
+    [
+        ("2.00000", "2", True),
+        ("2", "2.0", True),
+        ("true", "1", True),
+        ("[1, false]", "[True, 0.0]", True),
+        ("2.5", "2.5000001", True),
+        ("2", "2.0000001", False),
+        ("2", "'2'", False),
+        ("true", "'true'", False),
+        ("[]", "False", False),
+        ("0", "None", False),
+        ("1e400", "10 ** 400", False),
+        ("1e400", "5.0", False),
+        ("1e400", "float('inf')", True),
+    ],
+)
+def test_numbers_are_compared_by_value_whatever_their_type(
+    tmp_path: Path, expected: str, found: str, same: bool
+) -> None:
+    cases = json.dumps([case("[1]\n3\n", expected, "functional")])
+    row = lcb(tmp_path, FUNCTIONAL | {"public_test_cases": cases, "private_test_cases": ""}).rows[0]
+    program = f"class Solution:\n    def pairs(self, values, k):\n        return {found} if k == 3 else None\n"
+    assert passes(row.extra, program) is same
 
 
 @pytest.mark.parametrize("protocol", range(6))

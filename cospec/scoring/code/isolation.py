@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cospec.scoring.code.jail import kernel
 from cospec.scoring.code.jail.cage import MECHANISMS
 
 Level = Literal["limits", "contained", "full"]
@@ -86,7 +87,17 @@ def isolation_here(mechanisms: Sequence[str] = MECHANISMS) -> Isolation:
         if name not in MECHANISMS:
             raise ValueError(f"isolation mechanism {name!r} does not exist: choose from {', '.join(MECHANISMS)}")
     with _probing:
-        return _tried(tuple(mechanisms))
+        try:
+            return _tried(tuple(mechanisms))
+        except OSError as error:
+            raise _does_not_start(str(error)) from error
+
+
+def _does_not_start(why: str) -> ValueError:
+    return ValueError(
+        f"the code sandbox does not start, not even without isolation: {why}; check that {tempfile.gettempdir()} is "
+        "writable and that processes can be started"
+    )
 
 
 @functools.cache
@@ -97,21 +108,27 @@ def _tried(mechanisms: tuple[str, ...]) -> Isolation:
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as local_server,
     ):
-        local_server.bind(f"{folder}/socket")
-        local_server.listen()
-        os.chmod(f"{folder}/socket", 0o666)
+        _listen(local_server, folder)
         targets = _targets(Path(folder), server)
         found = _probe(usable, targets)
         if isinstance(found, str):
-            raise ValueError(
-                f"the code sandbox does not start, not even without isolation: {found}; check that "
-                f"{tempfile.gettempdir()} is writable and that processes can be started"
-            )
+            raise _does_not_start(found)
         for name in MECHANISMS:
             tried = _probe((*usable, name), targets) if name in mechanisms else ""
             if not isinstance(tried, str):
                 usable, found = (*usable, name), tried
     return Isolation(usable, **{name: found[name] for name in _GUARANTEES})
+
+
+def _listen(server: socket.socket, folder: str) -> None:
+    """Listen at the name "socket" in the folder, whose own path may be longer than an address can be."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        server.bind(f"/proc/self/fd/{opened}/socket" if kernel.IS_LINUX else f"{folder}/socket")
+    finally:
+        os.close(opened)
+    server.listen()
+    os.chmod(f"{folder}/socket", 0o666)
 
 
 def _targets(folder: Path, server: socket.socket) -> str:
@@ -141,7 +158,7 @@ def _probe(mechanisms: tuple[str, ...], targets: str) -> dict[str, bool] | str:
 
 
 _PROBE = """
-import ctypes, decimal, json, os, random, socket, sys, unicodedata
+import ctypes, decimal, fcntl, json, os, random, socket, sys, unicodedata
 targets = json.load(sys.stdin)
 
 def refused(action):
@@ -166,11 +183,21 @@ def send_datagram():
         out.sendto(b"datagram", ("127.0.0.1", targets["port"]))
 
 def connect_locally():
+    # From inside the folder: the path to it may be longer than an address can be.
+    os.chdir(targets["folder"])
     with socket.socket(socket.AF_UNIX) as out:
-        out.connect(os.path.join(targets["folder"], "socket"))
+        out.connect("socket")
+
+def own_a_signal():
+    reading, writing = os.pipe()
+    try:
+        fcntl.fcntl(reading, fcntl.F_SETOWN, targets["pid"])
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 new, old = os.path.join(targets["folder"], "new"), os.path.join(targets["folder"], "readable")
-signals = refused(lambda: os.kill(targets["pid"], 0))
+signals = refused(lambda: os.kill(targets["pid"], 0)) and refused(own_a_signal)
 memory = refused(lambda: open("/proc/%d/mem" % targets["pid"], "r+b").close())
 print(json.dumps({
     "no_network": refused(connect) and refused(send_datagram),

@@ -13,7 +13,8 @@ class Limits:
 
     ``cpu_s`` counts for the program and for its tests each, ``wall_s`` (three times that and 5 s more unless given)
     for both together; time in line for a processor, and time in which everything stands still, are left out. Output
-    above ``output_bytes`` is thrown away. ValueError for bounds under which nothing could run.
+    above ``output_bytes`` is thrown away. Threads count among ``processes``. ValueError for bounds under
+    which nothing could run.
     """
 
     cpu_s: float = 10.0

@@ -28,7 +28,7 @@ _LIMITS: dict[str, tuple[Outcome, str]] = {
     "starved": ("starved", "the machine was too busy to give it its CPU time within {wall_s:.0f} s"),
     "output": ("output_limit", "it printed without end"),
     "scratch": ("scratch_limit", "it filled its scratch directory"),
-    "processes": ("process_limit", "it started too many processes"),
+    "processes": ("process_limit", "it started too many processes or threads"),
 }
 
 

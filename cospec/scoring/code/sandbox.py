@@ -7,7 +7,7 @@ from cospec.scoring.code.isolation import Isolation
 from cospec.scoring.code.limits import Limits
 from cospec.scoring.code.program import FunctionTests, Program
 from cospec.scoring.code.run import Run, judged
-from cospec.scoring.code.supervisor import SupervisorError, supervised
+from cospec.scoring.code.supervisor import SupervisorError, SupervisorLostError, supervised
 
 
 def run_tested(program: Program, tests: FunctionTests, limits: Limits, isolation: Isolation) -> Run:
@@ -21,7 +21,7 @@ def run_tested(program: Program, tests: FunctionTests, limits: Limits, isolation
         with supervised(program, limits, isolation, is_tested=True) as supervisor:
             return judged(supervisor.ask(order), limits.cpu_s, isolation, nonce)
     except SupervisorError as error:
-        return Run("broken", str(error), isolation)
+        return _unanswered(error, isolation)
 
 
 def run_script(program: Program, stdin: str, limits: Limits, isolation: Isolation) -> Run:
@@ -36,4 +36,10 @@ def run_scripts(program: Program, stdins: Iterable[str], limits: Limits, isolati
             for stdin in stdins:
                 yield judged(supervisor.ask({"stdin": stdin}), limits.cpu_s, isolation, None)
     except SupervisorError as error:
-        yield Run("broken", str(error), isolation)
+        yield _unanswered(error, isolation)
+
+
+def _unanswered(error: SupervisorError, isolation: Isolation) -> Run:
+    """The run is broken; or failed, where the program was not kept from its supervisor and may have ended it."""
+    may_be_its_doing = isinstance(error, SupervisorLostError) and not isolation.no_outside_processes
+    return Run("failed" if may_be_its_doing else "broken", str(error), isolation)

@@ -36,7 +36,11 @@ Libraries = tuple[tuple[str, str], ...]
 
 
 class SupervisorError(Exception):
-    """The supervisor did not answer: a failure of the sandbox, not of the program."""
+    """The supervisor did not answer: a failure of the sandbox, not of the program that is kept from it."""
+
+
+class SupervisorLostError(SupervisorError):
+    """It was killed, or is silent: a program that can reach it may have done that."""
 
 
 @contextlib.contextmanager
@@ -137,11 +141,11 @@ class SupervisorProcess:
             if waiter.poll(_TICK_S * 1000):
                 break
         else:
-            raise SupervisorError(f"no answer from the sandbox's supervisor within {self.patience_s:.0f} s")
+            raise SupervisorLostError(f"no answer from the sandbox's supervisor within {self.patience_s:.0f} s")
         try:
             answer: dict[str, Any] = receive(answers)
         except ChannelClosed as error:
-            raise SupervisorError(f"the sandbox's supervisor ended: {self._complaint()}") from error
+            raise self._ended() from error
         return answer
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -149,13 +153,14 @@ class SupervisorProcess:
         try:
             send(self.process.stdin.fileno(), message)
         except ChannelClosed as error:
-            raise SupervisorError(f"the sandbox's supervisor ended: {self._complaint()}") from error
+            raise self._ended() from error
 
-    def _complaint(self) -> str:
+    def _ended(self) -> SupervisorError:
         assert self.process.stderr
         status = self.process.wait()
         lines = self.process.stderr.read().decode("utf-8", errors="replace").strip().splitlines()
-        return f"exit status {status}, {lines[-1] if lines else 'no message'}"
+        why = f"the sandbox's supervisor ended: exit status {status}, {lines[-1] if lines else 'no message'}"
+        return SupervisorLostError(why) if status < 0 else SupervisorError(why)
 
     def end(self) -> None:
         """Close the orders, on which the supervisor ends everything and goes; kill it if it does not."""

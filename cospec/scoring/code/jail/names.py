@@ -4,24 +4,52 @@ import ast
 import builtins
 import sys
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
 
 def tested_names(tree: ast.Module, entry_point: str | None) -> list[str]:
     """Names that the tests use and do not define: what they expect of the program, the entry point included.
 
     Functions of the interpreter are not among them, unless nothing else is left (a task that asks for `sum`).
     """
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    free = used - _defined(tree)
+    free = names_read(tree)
     wanted = {name for name in free if not hasattr(builtins, name)}
     if entry_point:
         return sorted(wanted | {entry_point})
     return sorted(wanted or free)
 
 
+def names_read(tree: ast.Module) -> set[str]:
+    """Names that are read and nowhere in ``tree`` defined."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return used - _defined(tree)
+
+
+def defined_at_top(tree: ast.Module) -> set[str]:
+    """Names of the functions and classes at the top level."""
+    return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
+
+
+def open_definition(prompt: ast.Module) -> str | None:
+    """The last function or class of a prompt if it, or its own last method, has no code yet: what is asked for."""
+    last = prompt.body[-1] if prompt.body else None
+    if not isinstance(last, _DEFINITIONS):
+        return None
+    inner: ast.AST = last
+    while isinstance(inner, ast.ClassDef) and isinstance(inner.body[-1], _DEFINITIONS):
+        inner = inner.body[-1]
+    assert isinstance(inner, _DEFINITIONS)
+    return last.name if all(_does_nothing(node) for node in inner.body) else None
+
+
+def _does_nothing(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
 def _defined(tree: ast.Module) -> set[str]:
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, _DEFINITIONS):
             found.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}

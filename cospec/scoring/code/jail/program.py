@@ -48,22 +48,26 @@ def run_script(sources: Sequence[str]) -> int:
     # What the interpreter does at its end; this process ends by os._exit instead.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    # Streams that the program opened itself are written out when they go.
+    with contextlib.suppress(*RAISED):
+        vars(sys.modules["__main__"]).clear()
+    _flush()
     return status
 
 
 def _print_traceback() -> None:
     import traceback  # slow to import
 
-    traceback.print_exc()
-    sys.stderr.flush()
+    # The program may have put anything in the stream's place, or closed it.
+    with contextlib.suppress(*RAISED):
+        traceback.print_exc()
 
 
 def _exit_status(error: SystemExit) -> int:
     if error.code is None or isinstance(error.code, int):
         return (error.code or 0) & 0xFF
-    print(error.code, file=sys.stderr)
+    with contextlib.suppress(*RAISED):
+        print(error.code, file=sys.stderr)
     return 1
 
 
@@ -99,10 +103,16 @@ def serve(sources: Sequence[str], channel: Channel) -> int:
 
 
 def _flushed(status: int) -> int:
-    # Broad on purpose: the program may have put anything in the stream's place.
-    with contextlib.suppress(*RAISED):
-        sys.stdout.flush()
+    _flush()
     return status
+
+
+def _flush() -> None:
+    """Write out what the streams hold, those that the program replaced included."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        # Broad on purpose: the program may have put anything in the stream's place, or closed it.
+        with contextlib.suppress(*RAISED):
+            stream.flush()  # type: ignore[union-attr]
 
 
 class _Requests:

@@ -60,8 +60,7 @@ def _run_script(header: Header) -> dict[str, Any]:
     stdin = _file_holding(receive(_ORDERS)["stdin"])
 
     def body(status: int) -> int:
-        os.close(status)
-        prepare(header.libraries)
+        _begin_program(header, status)
         return run_script(header.sources)
 
     program = _start_program(header, body, stdin=stdin)
@@ -89,8 +88,7 @@ def _run_tested(header: Header) -> dict[str, Any]:
     near, far = channel_pair()
 
     def body(status: int) -> int:
-        os.close(status)
-        prepare(header.libraries)
+        _begin_program(header, status)
         return serve(header.sources, far)
 
     program = _start_program(header, body, channel=far)
@@ -104,6 +102,14 @@ def _run_tested(header: Header) -> dict[str, Any]:
     tester = _start_tester(header, tests, near)
     near.close()
     return Watch(header.cage, program, tester, _ORDERS).to_the_end()
+
+
+def _begin_program(header: Header, status: int) -> None:
+    os.close(status)
+    if kernel.IS_LINUX:
+        # What it wrote to the disk can be read from outside only then; there is no secret in its memory.
+        kernel.hide_memory(False)
+    prepare(header.libraries)
 
 
 def _start_program(header: Header, body: Any, *, stdin: int | None = None, channel: Channel | None = None) -> Caged:

@@ -22,6 +22,9 @@ CONDITIONAL: Mapping[str, _Numbers] = MappingProxyType(
         "clone3": _Numbers(435, 435),
         "prctl": _Numbers(157, 167),
         "prlimit64": _Numbers(302, 261),
+        "setrlimit": _Numbers(160, 164),
+        "fcntl": _Numbers(72, 25),
+        "ioctl": _Numbers(16, 29),
     }
 )
 """Allowed or not by their arguments."""
@@ -81,8 +84,7 @@ FORBIDDEN: Mapping[str, _Numbers] = MappingProxyType(
         "removexattr": _Numbers(197, 14),
         "lremovexattr": _Numbers(198, 15),
         "fremovexattr": _Numbers(199, 16),
-        # What would outlive the program or lift its limits.
-        "setrlimit": _Numbers(160, 164),
+        # What would outlive the program.
         "shmget": _Numbers(29, 194),
         "semget": _Numbers(64, 190),
         "msgget": _Numbers(68, 186),

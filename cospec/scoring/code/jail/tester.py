@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from cospec.scoring.code.jail.channel import Channel
 from cospec.scoring.code.jail.codec import NotPlainError
-from cospec.scoring.code.jail.names import is_standard_module, leaves_check_uncalled, lines_in, tested_names
+from cospec.scoring.code.jail.names import (
+    defined_at_top,
+    is_standard_module,
+    leaves_check_uncalled,
+    lines_in,
+    names_read,
+    open_definition,
+    tested_names,
+)
 from cospec.scoring.code.jail.remote import Program, ProgramEndedError, UnfitTestsError
 
 _MAX_REASON = 1000
@@ -52,17 +60,26 @@ def _report(tests: Tests, result: str, reason: str) -> str:
 
 def _execute(tests: Tests, program: Program) -> None:
     tree = _parsed(tests.source)
+    given = _parsed_prompt(tests.given)
+    entry_point = tests.entry_point or open_definition(given)
+    if entry_point is None and (clashes := sorted(defined_at_top(given) & names_read(tree))):
+        raise UnfitTestsError(
+            f"they use {', '.join(clashes)} of the prompt, and without an entry point nothing says whether that is a "
+            "helper or what the program shall define"
+        )
     names: dict[str, Any] = {"__name__": _TESTS_FILE}
-    _add_given_names(names, tests)
-    _add_program_names(names, tests, tree, program)
+    _add_given_names(names, given, entry_point)
+    _add_program_names(names, tests.entry_point, tree, program)
     if "random" in tests.source:
         import random
 
         random.seed(0)  # tests that draw shall draw the same every time
     exec(compile(tree, _TESTS_FILE, "exec", dont_inherit=True), names)
     if leaves_check_uncalled(tree):
-        if tests.entry_point not in names:
+        if tests.entry_point is None:
             raise UnfitTestsError("they define check() but the row names no entry point to check")
+        if tests.entry_point not in names:
+            raise NameError(f"the program does not define {tests.entry_point}")
         names["check"](names[tests.entry_point])
 
 
@@ -73,11 +90,10 @@ def _parsed(source: str) -> ast.Module:
         raise UnfitTestsError(f"they are no Python: {error}") from error
 
 
-def _add_given_names(names: dict[str, Any], tests: Tests) -> None:
+def _add_given_names(names: dict[str, Any], given: ast.Module, entry_point: str | None) -> None:
     """The helpers of the benchmark's own code, taken from there: the program may have put others in their place."""
-    tree = _parsed_prompt(tests.given)
-    tree.body = [node for node in tree.body if getattr(node, "name", None) != tests.entry_point]
-    exec(compile(tree, "given", "exec", dont_inherit=True), names)
+    given.body = [node for node in given.body if getattr(node, "name", None) != entry_point]
+    exec(compile(given, "given", "exec", dont_inherit=True), names)
 
 
 def _parsed_prompt(given: str) -> ast.Module:
@@ -88,8 +104,8 @@ def _parsed_prompt(given: str) -> ast.Module:
     return ast.parse("")
 
 
-def _add_program_names(names: dict[str, Any], tests: Tests, tree: ast.Module, program: Program) -> None:
-    for name in tested_names(tree, tests.entry_point):
+def _add_program_names(names: dict[str, Any], entry_point: str | None, tree: ast.Module, program: Program) -> None:
+    for name in tested_names(tree, entry_point):
         if name in names:
             continue
         if is_standard_module(name, tree):
@@ -107,6 +123,8 @@ def _describe(error: BaseException, source: str) -> str:
         return str(error)
     lines = lines_in(_TESTS_FILE, error)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    # Where it arose, for an exception of the program.
+    text += "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     if not lines:
         return text
     line = source.split("\n")[lines[-1] - 1].strip()

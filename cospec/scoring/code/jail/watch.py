@@ -7,12 +7,23 @@ from typing import Any
 
 from cospec.scoring.code.jail.cage import Cage
 from cospec.scoring.code.jail.caged import LOCKED, Caged, close
-from cospec.scoring.code.jail.processes import Ended, descendants, end_all, usage_of, wait_for
+from cospec.scoring.code.jail.processes import (
+    Ended,
+    descendants,
+    end_all,
+    num_bytes_written,
+    num_tasks,
+    usage_of,
+    wait_for,
+)
 from cospec.scoring.code.jail.scratch import is_over
 
 _TICK_S = 0.02
 # No tick takes that long unless the machine, or the supervisor, was stopped: time the program did not have either.
 _LONGEST_TICK_S = 0.25
+# Looking through all the machine's processes costs a millisecond or more.
+_COUNT_S = 0.2
+_OWN_TASKS = 2
 _PIECE = 1 << 18
 _DISCARDED_OUTPUTS = 64
 _LAST_MOMENT_S = 0.25
@@ -72,7 +83,9 @@ class Watch:
         self.limit: str | None = None
         self.spent_s = 0.0
         self.wall_s = cage.wall_s
+        self.ran_s: float | None = None
         self.next_look = 0.0
+        self.next_count_s = 0.0
 
     def to_the_end(self) -> dict[str, Any]:
         """Watch until the run is over or a limit is reached, end all processes, and say what happened."""
@@ -128,8 +141,17 @@ class Watch:
             return "output"
         if is_over(self.cage.scratch, self.cage.scratch_bytes, self.cage.scratch_files):
             return "scratch"
-        if self.cage.forks_freely and len(descendants()) > self.cage.processes:
+        return self._crowded_or_full() if self.cage.forks_freely or self.spent_s >= self.next_count_s else None
+
+    def _crowded_or_full(self) -> str | None:
+        """What only a look at all the processes shows: their number, and what files without a name take up."""
+        self.next_count_s = self.spent_s + _COUNT_S
+        below = descendants()
+        # Each side has one of its own, and a namespace its first.
+        if num_tasks(below) > self.cage.processes + _OWN_TASKS:
             return "processes"
+        if num_bytes_written(below) > self.cage.scratch_bytes:
+            return "scratch"
         return None
 
     def _out_of_time(self) -> str | None:
@@ -138,10 +160,14 @@ class Watch:
         # Where the kernel does not count the waiting, the program gets the benefit of the doubt.
         if usage is None or self.spent_s >= LONGEST_WALL * self.cage.wall_s:
             return "starved"
+        # The kernel counts a wait when it is over: whoever did not run since the last look may be in line still.
+        ran_before, self.ran_s = self.ran_s, usage.ran_s
+        if usage.is_ready and ran_before in (None, usage.ran_s):
+            return None
         extended = min(self.cage.wall_s + usage.waited_s, LONGEST_WALL * self.cage.wall_s)
         if extended <= self.spent_s:
             return "wall"
-        self.wall_s = extended
+        self.wall_s, self.ran_s = extended, None
         return None
 
     def _answer(self, ended: dict[int, Ended]) -> dict[str, Any]:
