@@ -73,7 +73,15 @@ class Relation:
     operators: tuple[str, ...]
 
 
-Shape = Words | Value | Group | Matrix | Union | Relation
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option's letter, in lower case, and the number or formula that it stands for: ``(C) 12``."""
+
+    letter: str
+    content: "Shape"
+
+
+Shape = Words | Value | Group | Matrix | Union | Relation | Option
 
 _LETTER_ENDS = "(?![a-zA-Z])"
 _ALTERNATIVES = (
@@ -145,6 +153,8 @@ def values(shape: Shape) -> Iterator[Value]:
     elif isinstance(shape, Relation):
         for part in shape.parts:
             yield from values(part)
+    elif isinstance(shape, Option):
+        yield from values(shape.content)
     elif isinstance(shape, Matrix):
         for row in shape.rows:
             for entry in row:
@@ -162,7 +172,7 @@ def _read(text: str, depth: int) -> Shape:
     text = _PREFIX.sub("", text)
     option = _OPTION.match(text)
     if option:
-        return Relation((Words((option[1] or option[2]).lower()), _read(text[option.end() :], depth - 1)), ("=",))
+        return _read_option((option[1] or option[2]).lower(), text[option.end() :], depth - 1)
     text = _REVERSED.sub(_turned, text)
     if text in _SPECIAL:
         return _SPECIAL[text]
@@ -171,6 +181,13 @@ def _read(text: str, depth: int) -> Shape:
         if shape is not None:
             return shape
     return _read_value(text)
+
+
+def _read_option(letter: str, text: str, depth: int) -> Option:
+    content = _read(text, depth)
+    if not isinstance(content, Value | Group | Matrix | Union) or re.fullmatch(r"\W*[A-Za-z]\W*", text):
+        raise Unreadable("an option's letter stands in front of more than a number or formula")
+    return Option(letter, content)
 
 
 def _read_list(text: str, depth: int) -> Shape | None:

@@ -145,4 +145,5 @@ def _rounded(decimal: Literal | None, exact: sympy.Expr) -> bool:
     if decimal is None or decimal.last_place is None or exact.free_symbols:
         return False
     value = exact.evalf(30)
-    return bool(value.is_Float) and stands_for(decimal, Fraction(str(value)))
+    # A precision of 1 is SymPy's mark for a number without a sure digit.
+    return bool(value.is_Float) and value._prec > 1 and stands_for(decimal, Fraction(str(value)))
