@@ -16,6 +16,11 @@ _NAME = re.compile(r"\\?[a-zA-Z]+'*(?:_\{?\w+\}?)?(?:\^\{-1\})?(?:\(\s*\\?[a-zA-
 _CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|cdot|times|div|binom|log|ln|sin|cos|tan|infty)(?![a-zA-Z])")
 #: Numbers that belong to a name: f(0), x_1.
 _PLACES = re.compile(r"[a-zA-Z]\([\d,.\s-]*\)|_\{?\d+\}?")
+#: One variable with a factor, power, root or absolute value.
+_CHANGED_VARIABLE = re.compile(
+    r"-?(?:\d[\d.]*\*?[a-zA-Z]+|\d[\d.]*(?:\\cdot|\\times)[a-zA-Z]+|-[a-zA-Z]|\|[a-zA-Z]\||[a-zA-Z]!"
+    r"|(?:\d[\d.]*)?[a-zA-Z]\^\{?\d+\}?|\\sqrt\{[a-zA-Z]\}|\\frac\{[a-zA-Z]\}\{\d+\}|[a-zA-Z]/\d+|-[a-zA-Z])"
+)
 #: Blanks that mean nothing; "1 2" is not "12".
 _BLANKS = re.compile(r"\s+(?![\d.])|(?<![\d.])\s+")
 _UPWARD, _DOWNWARD = ("<", r"\le"), (">", r"\ge")
@@ -223,10 +228,17 @@ def _gives_a_value(answer: Relation) -> bool:
     name, value = answer.parts[0], answer.parts[-1]
     if len(answer.parts) > 2 or not isinstance(name, Value) or is_constant(name):
         return True
+    if _asks_for_its_variable(name.latex):
+        return False
     is_zero = isinstance(value, Value) and value.literal is not None and not value.literal.value
     terms = [term.strip() for term in split_top(name.latex, "[-+]")[0]]
     has_numbers = re.search(r"\d", _PLACES.sub("", name.latex)) is not None
     return not any(read_literal(term) for term in terms) and not (is_zero and has_numbers)
+
+
+def _asks_for_its_variable(latex: str) -> bool:
+    """Whether an expression does no more than change one variable: ``3x``, ``x^2``, ``|x|``."""
+    return _CHANGED_VARIABLE.fullmatch(latex.replace(" ", "")) is not None
 
 
 def _best_known(answer: Relation) -> tuple[Shape, ...]:

@@ -12,7 +12,7 @@ from itertools import accumulate
 from cospec.scoring.latex.clean import clean, strip_marks
 from cospec.scoring.latex.literal import Literal, read_literal
 from cospec.scoring.latex.split import enclosed, split_commas, split_top
-from cospec.scoring.latex.units import split_percent, split_unit
+from cospec.scoring.latex.units import split_percent, split_unit, with_powers
 from cospec.scoring.latex.words import is_words, plain_words, without_text_commands
 
 MAX_LENGTH = 2000
@@ -203,6 +203,8 @@ def _read_relation(text: str, depth: int) -> Shape | None:
     if not operators:
         return None
     if not parts[0].strip():
+        if operators[0] not in ("=", ":=", r"\approx"):
+            raise Unreadable(f"nothing stands in front of {operators[0]}")
         return _read(
             "".join(piece for pair in zip(["", *operators[1:]], parts[1:], strict=True) for piece in pair), depth
         )
@@ -274,13 +276,13 @@ def _read_plus_minus(text: str, depth: int) -> Shape | None:
 
 
 def _read_value(text: str) -> Value:
-    core, percent = split_percent(text)
+    core, percent = split_percent(with_powers(text))
     core, unit = split_unit(core)
     base = _BASE.fullmatch(core)
     if base:
         name = (base[2] or base[3]).lower()
         number = str(_NUMERALS.index(name) + 2) if name in _NUMERALS else name
-        if number.isdigit():
+        if number.isdigit() and 2 <= int(number) <= 36 and number[0] != "0":
             return Value(base[1], read_literal(base[1]), unit, percent, number)
     core = _ANGLE.sub(r"(\\frac{\1\\pi}{180})", core).replace("°", "")
     if not core or (_LEFTOVERS.search(core) and r"\begin{vmatrix}" not in core):
