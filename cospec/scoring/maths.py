@@ -109,7 +109,6 @@ class MathsScorer:
             return self._judge_by_algebra(gold, parts)
         return Verdict("right") if same else Verdict("wrong", reason="not equal")
 
-
     def _judge_by_algebra(self, gold: str, parts: tuple[str, ...]) -> Verdict:
         verdict = self._process.score("score", gold, parts)
         if verdict.kind == "error":

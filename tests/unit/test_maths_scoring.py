@@ -146,7 +146,8 @@ def test_an_answer_that_cannot_be_worked_out_costs_its_time_limit_and_no_more(
 
 
 @pytest.mark.parametrize(
-    "answer", ["(-1)!", r"\sin(10^{10^7})", r"\prod_{n=1}^{10^7} n", r"\sum_{n=1}^{10^9} \frac{1}{n!}", r"\frac{1}{(-2)!}"]
+    "answer",
+    ["(-1)!", r"\sin(10^{10^7})", r"\prod_{n=1}^{10^7} n", r"\sum_{n=1}^{10^9} \frac{1}{n!}"],
 )
 @pytest.mark.parametrize("gold", ["5", r"3\sqrt{13}", "x + 1"])
 def test_an_answer_cannot_make_itself_a_failure_that_is_masked(impatient: MathsScorer, answer: str, gold: str) -> None:

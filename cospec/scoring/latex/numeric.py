@@ -78,7 +78,7 @@ def equal_numbers(gold: sympy.Expr, answer: sympy.Expr) -> bool | None:
         return None
     if not _is_unresolved(difference):
         return difference == (0, 0)
-    scale = max(map(_magnitude, values))
+    scale = max(_magnitude(values[0]), _magnitude(values[1]))
     return True if _magnitude(difference) <= scale * sympy.Rational(1, 10**_NOISE_DIGITS) else None
 
 

@@ -85,8 +85,8 @@ Shape = Words | Value | Group | Matrix | Union | Relation | Option
 
 _LETTER_ENDS = "(?![a-zA-Z])"
 _ALTERNATIVES = (
-    r"\\text\{[\s,;]*(?:or|and|&)[\s,;]*\}"
-    rf"|(?<![a-zA-Z\\])(?:or|and){_LETTER_ENDS}|\\(?:lor|vee|land|wedge){_LETTER_ENDS}|;|\\\\"
+    r"\\text\{[\s,;]*(?i:or|and|&)[\s,;]*\}"
+    rf"|(?<![a-zA-Z\\])(?i:or|and){_LETTER_ENDS}|\\(?:lor|vee|land|wedge){_LETTER_ENDS}|;|\\\\"
 )
 _RELATIONS = rf":=|[=<>]|\\(?:le|ge|ne|in|approx|equiv){_LETTER_ENDS}"
 _PLUS_MINUS = re.compile(rf"\\(?:pm|mp){_LETTER_ENDS}")
@@ -284,6 +284,8 @@ def _read_value(text: str) -> Value:
         number = str(_NUMERALS.index(name) + 2) if name in _NUMERALS else name
         if number.isdigit() and 2 <= int(number) <= 36 and number[0] != "0":
             return Value(base[1], read_literal(base[1]), unit, percent, number)
+    if re.search(r"\d\s*_", core):
+        raise Unreadable(f"{text[:80]!r} has a subscript that is no base")
     core = _ANGLE.sub(r"(\\frac{\1\\pi}{180})", core).replace("°", "")
     if not core or (_LEFTOVERS.search(core) and r"\begin{vmatrix}" not in core):
         raise Unreadable(f"{text[:80]!r} is no expression")

@@ -61,7 +61,10 @@ _SCALES: Mapping[str, str] = MappingProxyType(
         "dozen": "12",
     }
 )
-_SCALE = re.compile(rf"(?<=[\d.}}])\s*(?P<text>\\text\{{\s*)?(?P<name>{'|'.join(_SCALES)})s?(?![a-zA-Z])(?(text)\s*\}}?)", re.I)
+_SCALE = re.compile(
+    rf"(?<=[\d.}}])\s*(?P<text>\\text\{{\s*)?(?P<name>{'|'.join(_SCALES)})s?(?![a-zA-Z])(?(text)\s*(?P<end>\}})?)",
+    re.IGNORECASE,
+)
 #: Words or digits that make a second answer, a condition or an expression of what stands behind a number.
 _MORE_WORDS = (
     "or|and|not|but|maybe|possibly|perhaps|alternatively|otherwise|either|oder|ou|else|versus|vs|if|unless|except",
@@ -89,7 +92,12 @@ def split_percent(text: str) -> tuple[str, bool]:
 
 def with_powers(text: str) -> str:
     """``text`` with powers of ten in place of "million" and the like behind a number."""
-    return _SCALE.sub(lambda found: rf" \cdot {_SCALES[found['name'].lower()]} ", text)
+    return _SCALE.sub(_power, text)
+
+
+def _power(found: re.Match[str]) -> str:
+    rest = r"\text{" if found["text"] and not found["end"] else ""
+    return rf" \cdot {_SCALES[found['name'].lower()]} {rest}"
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
