@@ -71,6 +71,7 @@ _MORE_WORDS = (
     "is|isn|are|aren|was|were|be|plus|minus|times|over|divided|by|to|power|squared|cubed|factorial|choose|mod|modulo",
     "half|halves|third|thirds|fourths|fifths|sixths|sevenths|eighths|ninths|tenths|hundredths|thousandths|quarters?",
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty",
+    "added|subtracted|multiplied|doubled|tripled|halved|root",
     r"wrong|incorrect|false|negative|more|less|fewer|greater|least|most|hundreds?|thousands?|\w+illions?|dozens?|zero",
 )
 _SAYS_MORE = re.compile(rf"(?i)(?<![a-z])(?:{'|'.join(_MORE_WORDS)})(?![a-z])|(?<![a-z])\d")
