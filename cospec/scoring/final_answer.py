@@ -35,14 +35,16 @@ _FILLERS = re.compile(
     r"(?![a-z])[\s:,]*",
     re.IGNORECASE,
 )
-_TIGHT = re.compile(r"\s*(?P<link>,?\s*(?:or|and|,|;|&)(?![a-z]))?\s*(?:[a-z]\w?\s*=\s*)?", re.IGNORECASE)
+_TIGHT = re.compile(
+    r"\s*(?P<link>,?\s*(?:or|and|,|;|&|/|\\(?:vee|lor|wedge|land))(?![a-z]))?\s*(?:[a-z]\w?\s*=\s*)?", re.IGNORECASE
+)
 _LOOSE = re.compile(
-    r"[^.!?\n]{0,40}?(?<![a-z])or(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal|about|approximately|roughly)\b)[^.!?\n]{0,30}",
+    r"[^.!?\n]{0,40}?(?:\.\s+)?(?<![a-z])(?:or|alternatively|oder)(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal|about|approximately|roughly)\b)[^.!?\n]{0,30}",
     re.IGNORECASE,
 )
 _INVISIBLE = re.compile(r"\\[()\[\],;!: ]|\\q?quad(?![a-z])|[$*~]|\\text\s*\{|\}")
 _CLAUSE_END = re.compile(
-    r"\.(?=\s|$)|(?<!\\)[!?](?=\s|$)|\n|\s\((?=[a-z]{2})|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
+    r"\.(?=\s|$)(?!\s+or\s)|(?<!\\)[!?](?=\s|$)|\n|\s\((?=[a-z]{2})(?!or\s)|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
     re.IGNORECASE,
 )
 _NEXT_PROBLEM = re.compile(

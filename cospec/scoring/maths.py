@@ -6,6 +6,7 @@ scoring process with a time limit.
 
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -16,13 +17,16 @@ from cospec.scoring.latex.shape import Unreadable, join, read_shape, values
 from cospec.scoring.process import ScoringProcess
 from cospec.scoring.verdict import Verdict
 
+#: A sign in words, in front of a number or of a formula that begins with one.
+_NEGATIVE = re.compile(r"(?<![a-zA-Z-])negative[ ]+(\$|\\\()?[ ]*(?=\d|\.\d|\\[dt]?frac)", re.IGNORECASE)
 _PACKAGES = ("math-verify", "latex2sympy2_extended", "sympy", "antlr4-python3-runtime")
 
 
 def score_maths(text: str, row: Mapping[str, Any]) -> Verdict:
     """Score the final answer of ``text`` (its order: `cospec.scoring.final_answer`) against ``row["gold"]``.
 
-    A gold answer that is missing or cannot be read is an "error", never right. Raises ValueError without math-verify.
+    A gold answer that is missing or cannot be read is an "error", never right. An answer that cannot be worked out
+    within the limits is "wrong" where the gold answer alone can. Raises ValueError without math-verify.
     """
     return _default_scorer()(text, row)
 
@@ -61,7 +65,7 @@ class MathsScorer:
         checked = self._gold_verdict(str(gold))
         if checked.is_failure:
             return checked
-        parts = final_answer(text)
+        parts = final_answer(_NEGATIVE.sub(r"\1-", text))
         if not parts:
             return Verdict("no_answer", reason="no answer found in the text")
         verdict = self._judge(str(gold), parts)
@@ -102,8 +106,18 @@ class MathsScorer:
             return Verdict("wrong", reason=f"the answer cannot be read: {error}")
         same = compare(read_shape(gold), answer, CheapLeaves())
         if same is None:
-            return self._process.score("score", gold, parts)
+            return self._judge_by_algebra(gold, parts)
         return Verdict("right") if same else Verdict("wrong", reason="not equal")
+
+    def _judge_by_algebra(self, gold: str, parts: tuple[str, ...]) -> Verdict:
+        verdict = self._process.score("score", gold, parts)
+        if verdict.kind == "error":
+            # Once more: something else may have ended the process.
+            verdict = self._process.score("score", gold, parts)
+        if not verdict.is_failure or self._process.score("evaluate", gold).is_failure:
+            return verdict
+        # A failure is masked in training: an answer must not be able to choose that instead of being wrong.
+        return Verdict("wrong", reason=f"the answer cannot be worked out: {verdict.reason}")
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from cospec.scoring.latex.literal import Literal, read_literal, same_number
-from cospec.scoring.latex.shape import Group, Matrix, Relation, Shape, Union, Value, Words, alternatives
+from cospec.scoring.latex.shape import Group, Matrix, Option, Relation, Shape, Union, Value, Words, alternatives
 from cospec.scoring.latex.split import split_top
 from cospec.scoring.latex.words import plain_words, same_words
 
@@ -16,6 +16,11 @@ _NAME = re.compile(r"\\?[a-zA-Z]+'*(?:_\{?\w+\}?)?(?:\^\{-1\})?(?:\(\s*\\?[a-zA-
 _CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|cdot|times|div|binom|log|ln|sin|cos|tan|infty)(?![a-zA-Z])")
 #: Numbers that belong to a name: f(0), x_1.
 _PLACES = re.compile(r"[a-zA-Z]\([\d,.\s-]*\)|_\{?\d+\}?")
+#: One variable with a factor, power, root or absolute value.
+_CHANGED_VARIABLE = re.compile(
+    r"-?(?:\d[\d.]*\*?[a-zA-Z]+|\d[\d.]*(?:\\cdot|\\times)[a-zA-Z]+|-[a-zA-Z]|\|[a-zA-Z]\||[a-zA-Z]!"
+    r"|(?:\d[\d.]*)?[a-zA-Z]\^\{?\d+\}?|\\sqrt\{[a-zA-Z]\}|\\frac\{[a-zA-Z]\}\{\d+\}|[a-zA-Z]/\d+|-[a-zA-Z])"
+)
 #: Blanks that mean nothing; "1 2" is not "12".
 _BLANKS = re.compile(r"\s+(?![\d.])|(?<![\d.])\s+")
 _UPWARD, _DOWNWARD = ("<", r"\le"), (">", r"\ge")
@@ -69,6 +74,8 @@ def compare(gold: Shape, answer: Shape, leaves: Leaves) -> bool | None:
     right side, provided that no constant in it says otherwise; an inequality answers an interval. Several answers
     count for one value only if all of them are right.
     """
+    if isinstance(gold, Option) or isinstance(answer, Option):
+        return _options(gold, answer, leaves)
     if isinstance(gold, Relation) and isinstance(answer, Relation):
         return _relations(gold, answer, leaves)
     if isinstance(answer, Relation):
@@ -86,6 +93,18 @@ def compare(gold: Shape, answer: Shape, leaves: Leaves) -> bool | None:
     return False
 
 
+def _options(gold: Shape, answer: Shape, leaves: Leaves) -> bool | None:
+    """An option's letter with what it stands for answers the one or the other, never a word."""
+    if isinstance(gold, Option):
+        if isinstance(answer, Option):
+            return compare(gold.content, answer.content, leaves) if gold.letter == answer.letter else False
+        return compare(answer, gold, leaves) if isinstance(answer, Words | Value | Group | Matrix | Union) else False
+    assert isinstance(answer, Option)
+    if isinstance(gold, Words):
+        return gold.words == answer.letter
+    return compare(gold, answer.content, leaves)
+
+
 def is_constant(shape: Shape) -> bool:
     """Whether an expression has no letters that could be names."""
     return isinstance(shape, Value) and not re.search(r"[a-zA-Z\\]", _CONSTANT_COMMANDS.sub("", shape.latex))
@@ -96,6 +115,10 @@ def is_name(shape: Shape) -> bool:
     if not isinstance(shape, Value):
         return isinstance(shape, Words)
     return _NAME.fullmatch(shape.latex) is not None and not is_constant(shape)
+
+
+def _is_variable(shape: Shape) -> bool:
+    return isinstance(shape, Value) and is_name(shape) and not re.fullmatch("[a-zA-Z]{2,}", shape.latex)
 
 
 def _all(results: Iterable[bool | None]) -> bool | None:
@@ -183,9 +206,10 @@ def _against_relation(gold: Shape, answer: Relation, leaves: Leaves) -> bool | N
     operators = set(answer.operators)
     if operators == {r"\in"}:
         return compare(gold, answer.parts[-1], leaves) if len(answer.parts) == 2 else False
-    if isinstance(gold, Words) and answer.parts[0] == gold:
-        # "(C) 12" is read as the option's letter and what stands behind it.
-        return True
+    if isinstance(gold, Words):
+        # "even = odd" must not answer both; only a variable may stand in front of what it is.
+        parts = answer.parts[1:] if _is_variable(answer.parts[0]) else answer.parts
+        return operators == {"="} and all(compare(gold, part, leaves) for part in parts)
     if operators <= {"=", r"\approx"}:
         if is_constant(gold) and not _gives_a_value(answer):
             return False
@@ -204,10 +228,17 @@ def _gives_a_value(answer: Relation) -> bool:
     name, value = answer.parts[0], answer.parts[-1]
     if len(answer.parts) > 2 or not isinstance(name, Value) or is_constant(name):
         return True
+    if _asks_for_its_variable(name.latex):
+        return False
     is_zero = isinstance(value, Value) and value.literal is not None and not value.literal.value
     terms = [term.strip() for term in split_top(name.latex, "[-+]")[0]]
     has_numbers = re.search(r"\d", _PLACES.sub("", name.latex)) is not None
     return not any(read_literal(term) for term in terms) and not (is_zero and has_numbers)
+
+
+def _asks_for_its_variable(latex: str) -> bool:
+    """Whether an expression does no more than change one variable: ``3x``, ``x^2``, ``|x|``."""
+    return _CHANGED_VARIABLE.fullmatch(latex.replace(" ", "")) is not None
 
 
 def _best_known(answer: Relation) -> tuple[Shape, ...]:

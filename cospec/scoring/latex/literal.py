@@ -99,7 +99,14 @@ def _last_place(found: re.Match[str]) -> Fraction | None:
 
 
 def same_number(gold: Literal, answer: Literal) -> bool:
-    """Equal as fractions, or a decimal of `SIGNIFICANT_DIGITS` that stands for the other, within its last digit."""
+    """Equal as fractions, or a decimal of `SIGNIFICANT_DIGITS` that stands for the other, within its last digit.
+
+    Of two decimals the shorter one must be the other one rounded.
+    """
+    if gold.last_place is not None and answer.last_place is not None:
+        coarse, fine = (gold, answer) if gold.last_place >= answer.last_place else (answer, gold)
+        error = abs(coarse.value - fine.value)
+        return not error or (stands_for(coarse, fine.value) and 2 * error <= max(gold.last_place, answer.last_place))
     return gold.value == answer.value or stands_for(gold, answer.value) or stands_for(answer, gold.value)
 
 

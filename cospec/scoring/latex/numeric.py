@@ -10,6 +10,8 @@ import sympy
 
 #: Digits that a difference may cancel before it counts as zero.
 _MAX_CANCELLED = 400
+#: A difference without a sure digit is zero if it is smaller than both sides by that many digits.
+_NOISE_DIGITS = 100
 _MAX_BITS = 200_000
 _MAX_FACTORIAL = 3000
 #: Points with positive fractions (roots and powers are real), with negative ones (signs matter), with whole numbers
@@ -67,19 +69,43 @@ def equal_numbers(gold: sympy.Expr, answer: sympy.Expr) -> bool | None:
     infinities = {sympy.oo, -sympy.oo}
     if {gold, answer} & infinities:
         return gold == answer
-    difference = sympy.Add(gold, sympy.Mul(-1, answer, evaluate=False), evaluate=False).evalf(15, maxn=_MAX_CANCELLED)
-    return is_noise(difference)
+    values = _number(gold), _number(answer)
+    difference = _number(sympy.Add(gold, sympy.Mul(-1, answer, evaluate=False), evaluate=False))
+    if values[1] is not None and _is_unresolved(values[1]):
+        # It would be as good as equal to anything: it has no digit to compare.
+        return False
+    if values[0] is None or values[1] is None or difference is None or _is_unresolved(values[0]):
+        return None
+    if not _is_unresolved(difference):
+        return difference == (0, 0)
+    scale = max(_magnitude(values[0]), _magnitude(values[1]))
+    return True if _magnitude(difference) <= scale * sympy.Rational(1, 10**_NOISE_DIGITS) else None
 
 
-def is_noise(number: sympy.Expr) -> bool | None:
-    """Whether an evaluated number is zero as far as `_MAX_CANCELLED` digits tell; None if it is no finite number."""
+def _number(expression: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """The real and imaginary parts that `_MAX_CANCELLED` digits tell, None for what is no finite number."""
+    number = expression.evalf(15, maxn=_MAX_CANCELLED)
     if not number.is_number or number.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
         return None
-    parts = number.as_real_imag()
-    if not all(part.is_Float or part.is_Rational for part in parts):
-        return None
-    # SymPy leaves a precision of 1 on what no working precision could tell from zero.
-    return all(part == 0 or (part.is_Float and part._prec == 1) for part in parts)
+    parts: tuple[sympy.Expr, sympy.Expr] = number.as_real_imag()
+    return parts if all(part.is_Float or part.is_Rational for part in parts) else None
+
+
+def _is_unresolved(parts: tuple[sympy.Expr, sympy.Expr]) -> bool:
+    """Whether no part has a digit that is sure, and not all are exactly zero.
+
+    SymPy leaves a precision of 1 on what no working precision could tell from zero, however large it may be.
+    """
+    return parts != (0, 0) and all(_is_zero_or_noise(part) for part in parts)
+
+
+def _is_zero_or_noise(part: sympy.Expr) -> bool:
+    return bool(part == 0) or (part.is_Float and part._prec == 1)
+
+
+def _magnitude(parts: tuple[sympy.Expr, sympy.Expr]) -> sympy.Expr:
+    # Floats of any exponent: Python's own would overflow.
+    return max(abs(part) for part in parts)
 
 
 def points(symbols: Sequence[sympy.Symbol]) -> Iterator[Point]:
@@ -116,7 +142,8 @@ def _at(expression: sympy.Expr, point: Point) -> sympy.Expr:
 
 
 def _is_real(expression: sympy.Expr) -> bool:
-    return is_noise(sympy.im(expression.evalf(15, maxn=_MAX_CANCELLED))) is not False
+    number = _number(expression)
+    return number is None or _is_zero_or_noise(number[1])
 
 
 def proportional(gold: sympy.Expr, answer: sympy.Expr, *, positive: bool) -> bool | None:
@@ -133,7 +160,7 @@ def proportional(gold: sympy.Expr, answer: sympy.Expr, *, positive: bool) -> boo
         return None
     first = usable[0]
     for one, other in usable[1:]:
-        if equal_numbers(sympy.Mul(one, first[1]), sympy.Mul(other, first[0])) is False:
+        if not equal_numbers(sympy.Mul(one, first[1]), sympy.Mul(other, first[0])):
             return False
     ratio = sympy.Mul(first[0], sympy.Pow(first[1], -1)).evalf(15)
     return bool(ratio.is_positive) if positive else True

@@ -12,7 +12,7 @@ from itertools import accumulate
 from cospec.scoring.latex.clean import clean, strip_marks
 from cospec.scoring.latex.literal import Literal, read_literal
 from cospec.scoring.latex.split import enclosed, split_commas, split_top
-from cospec.scoring.latex.units import split_percent, split_unit
+from cospec.scoring.latex.units import split_percent, split_unit, with_powers
 from cospec.scoring.latex.words import is_words, plain_words, without_text_commands
 
 MAX_LENGTH = 2000
@@ -73,12 +73,20 @@ class Relation:
     operators: tuple[str, ...]
 
 
-Shape = Words | Value | Group | Matrix | Union | Relation
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option's letter, in lower case, and the number or formula that it stands for: ``(C) 12``."""
+
+    letter: str
+    content: "Shape"
+
+
+Shape = Words | Value | Group | Matrix | Union | Relation | Option
 
 _LETTER_ENDS = "(?![a-zA-Z])"
 _ALTERNATIVES = (
-    r"\\text\{[\s,;]*(?:or|and|&)[\s,;]*\}"
-    rf"|(?<![a-zA-Z\\])(?:or|and){_LETTER_ENDS}|\\(?:lor|vee|land|wedge){_LETTER_ENDS}|;|\\\\"
+    r"\\text\{[\s,;]*(?i:or|and|&)[\s,;]*\}"
+    rf"|(?<![a-zA-Z\\])(?i:or|and){_LETTER_ENDS}|\\(?:lor|vee|land|wedge){_LETTER_ENDS}|;|\\\\"
 )
 _RELATIONS = rf":=|[=<>]|\\(?:le|ge|ne|in|approx|equiv){_LETTER_ENDS}"
 _PLUS_MINUS = re.compile(rf"\\(?:pm|mp){_LETTER_ENDS}")
@@ -145,6 +153,8 @@ def values(shape: Shape) -> Iterator[Value]:
     elif isinstance(shape, Relation):
         for part in shape.parts:
             yield from values(part)
+    elif isinstance(shape, Option):
+        yield from values(shape.content)
     elif isinstance(shape, Matrix):
         for row in shape.rows:
             for entry in row:
@@ -162,7 +172,7 @@ def _read(text: str, depth: int) -> Shape:
     text = _PREFIX.sub("", text)
     option = _OPTION.match(text)
     if option:
-        return Relation((Words((option[1] or option[2]).lower()), _read(text[option.end() :], depth - 1)), ("=",))
+        return _read_option((option[1] or option[2]).lower(), text[option.end() :], depth - 1)
     text = _REVERSED.sub(_turned, text)
     if text in _SPECIAL:
         return _SPECIAL[text]
@@ -171,6 +181,13 @@ def _read(text: str, depth: int) -> Shape:
         if shape is not None:
             return shape
     return _read_value(text)
+
+
+def _read_option(letter: str, text: str, depth: int) -> Option:
+    content = _read(text, depth)
+    if not isinstance(content, Value | Group | Matrix | Union) or re.fullmatch(r"\W*[A-Za-z]\W*", text):
+        raise Unreadable("an option's letter stands in front of more than a number or formula")
+    return Option(letter, content)
 
 
 def _read_list(text: str, depth: int) -> Shape | None:
@@ -186,6 +203,8 @@ def _read_relation(text: str, depth: int) -> Shape | None:
     if not operators:
         return None
     if not parts[0].strip():
+        if operators[0] not in ("=", ":=", r"\approx"):
+            raise Unreadable(f"nothing stands in front of {operators[0]}")
         return _read(
             "".join(piece for pair in zip(["", *operators[1:]], parts[1:], strict=True) for piece in pair), depth
         )
@@ -257,14 +276,16 @@ def _read_plus_minus(text: str, depth: int) -> Shape | None:
 
 
 def _read_value(text: str) -> Value:
-    core, percent = split_percent(text)
+    core, percent = split_percent(with_powers(text))
     core, unit = split_unit(core)
     base = _BASE.fullmatch(core)
     if base:
         name = (base[2] or base[3]).lower()
         number = str(_NUMERALS.index(name) + 2) if name in _NUMERALS else name
-        if number.isdigit():
+        if number.isdigit() and 2 <= int(number) <= 36 and number[0] != "0":
             return Value(base[1], read_literal(base[1]), unit, percent, number)
+    if re.search(r"\d\s*_", core):
+        raise Unreadable(f"{text[:80]!r} has a subscript that is no base")
     core = _ANGLE.sub(r"(\\frac{\1\\pi}{180})", core).replace("°", "")
     if not core or (_LEFTOVERS.search(core) and r"\begin{vmatrix}" not in core):
         raise Unreadable(f"{text[:80]!r} is no expression")

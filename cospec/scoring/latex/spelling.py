@@ -87,6 +87,7 @@ SAME: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\geq(?:slant)?(?![a-zA-Z])", r"\\ge "),
         (r"\\lt(?![a-zA-Z])", "<"),
         (r"\\gt(?![a-zA-Z])", ">"),
+        (r"\\not\s*=", r"\\ne "),
         (r"\\neq(?![a-zA-Z])", r"\\ne "),
         (r"\\varnothing(?![a-zA-Z])", r"\\emptyset "),
         (r"\\lbrace(?![a-zA-Z])", r"\\{"),

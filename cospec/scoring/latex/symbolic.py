@@ -31,8 +31,22 @@ _ADJACENT_NUMBERS = re.compile(r"(?<![\d.^_])[\d.]+\s+[\d.]")
 
 
 def run(task: str, gold: str, answers: Sequence[str] = ()) -> Verdict:
-    """What the scoring process calls: ``task`` is "check" or "score"."""
-    return check(gold) if task == "check" else score(gold, answers)
+    """What the scoring process calls: ``task`` is "check", "evaluate" or "score"."""
+    if task == "score":
+        return score(gold, answers)
+    return check(gold) if task == "check" else evaluate(gold)
+
+
+def evaluate(gold: str) -> Verdict:
+    """As `check`, after looking for the values of all its parts: it fails where they fail or take too long."""
+    verdict = check(gold)
+    if not verdict.is_failure:
+        for value in values(read_shape(gold)):
+            if value.literal is None and not _LABEL.fullmatch(value.latex):
+                parsed = parse(value.latex)
+                if isinstance(parsed, sympy.Expr):
+                    equal_everywhere(parsed, parsed)
+    return verdict
 
 
 def score(gold: str, answers: Sequence[str]) -> Verdict:
@@ -145,4 +159,5 @@ def _rounded(decimal: Literal | None, exact: sympy.Expr) -> bool:
     if decimal is None or decimal.last_place is None or exact.free_symbols:
         return False
     value = exact.evalf(30)
-    return bool(value.is_Float) and stands_for(decimal, Fraction(str(value)))
+    # A precision of 1 is SymPy's mark for a number without a sure digit.
+    return bool(value.is_Float) and value._prec > 1 and stands_for(decimal, Fraction(str(value)))

@@ -51,8 +51,30 @@ _LEADING_UNIT = re.compile(
     r"(?P<sign>[-+]?)\s*(?P<name>\\text\{\s*(?:Rs|USD|EUR|US)\.?\s*\}|(?:Rs|USD|EUR|US)\.?(?=\s*\d)|[€£¥₹])\s*",
     re.IGNORECASE,
 )
-#: Words or digits that make a second answer or a condition of what stands behind a number.
-_SAYS_MORE = re.compile(r"(?i)(?<![a-z])(?:or|and|not|but|maybe|possibly|perhaps)(?![a-z])|(?<![a-z])\d")
+_SCALES: Mapping[str, str] = MappingProxyType(
+    {
+        "hundred": "10^{2}",
+        "thousand": "10^{3}",
+        "million": "10^{6}",
+        "billion": "10^{9}",
+        "trillion": "10^{12}",
+        "dozen": "12",
+    }
+)
+_SCALE = re.compile(
+    rf"(?<=[\d.}}])\s*(?P<text>\\text\{{\s*)?(?P<name>{'|'.join(_SCALES)})s?(?![a-zA-Z])(?(text)\s*(?P<end>\}})?)",
+    re.IGNORECASE,
+)
+#: Words or digits that make a second answer, a condition or an expression of what stands behind a number.
+_MORE_WORDS = (
+    "or|and|not|but|maybe|possibly|perhaps|alternatively|otherwise|either|oder|ou|else|versus|vs|if|unless|except",
+    "is|isn|are|aren|was|were|be|plus|minus|times|over|divided|by|to|power|squared|cubed|factorial|choose|mod|modulo",
+    "half|halves|third|thirds|fourths|fifths|sixths|sevenths|eighths|ninths|tenths|hundredths|thousandths|quarters?",
+    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty",
+    "added|subtracted|multiplied|doubled|tripled|halved|root",
+    r"wrong|incorrect|false|negative|more|less|fewer|greater|least|most|hundreds?|thousands?|\w+illions?|dozens?|zero",
+)
+_SAYS_MORE = re.compile(rf"(?i)(?<![a-z])(?:{'|'.join(_MORE_WORDS)})(?![a-z])|(?<![a-z])\d")
 _ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])[^\\]*°")
 _LETTERS = re.compile(r"[A-Za-z]")
 _CONSTANT_COMMANDS = re.compile(r"\\(?:frac|sqrt|pi|times|cdot|div)(?![a-zA-Z])")
@@ -67,6 +89,16 @@ def split_percent(text: str) -> tuple[str, bool]:
     """``text`` without a per cent sign or word at its end, and whether there was one."""
     core = _PERCENT.sub("", text)
     return core.strip(), core != text
+
+
+def with_powers(text: str) -> str:
+    """``text`` with powers of ten in place of "million" and the like behind a number."""
+    return _SCALE.sub(_power, text)
+
+
+def _power(found: re.Match[str]) -> str:
+    rest = r"\text{" if found["text"] and not found["end"] else ""
+    return rf" \cdot {_SCALES[found['name'].lower()]} {rest}"
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
