@@ -38,7 +38,7 @@ _SCALES: Mapping[str, int] = MappingProxyType(
 )
 _CHARACTERS: Mapping[int, str] = MappingProxyType(
     {
-        **{ord(dash): "-" for dash in "−﹣－"},
+        **{ord(dash): "-" for dash in "−﹣－‑‐–"},
         **{ord(blank): _SPACE for blank in "\u202f\u2009\u2007"},
         **{ord(wide): narrow for wide, narrow in zip("，．％：／＋＝（）＄", ",.%:/+=()$", strict=True)},
         **{ord(half): f" {text}" for half, text in (("½", "1/2"), ("¼", "1/4"), ("¾", "3/4"))},
@@ -49,6 +49,16 @@ _CHARACTERS: Mapping[int, str] = MappingProxyType(
 _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        # A sign in front of a fraction belongs to it, and so does one below the line.
+        (r"\\text\s*\{\s*-\s*\}", "-"),
+        (r"\\([dtc]?)frac\s*\{\s*-\s*([\d.,]+)\s*\}\s*\{\s*-\s*([\d.,]+)\s*\}", r"\\\1frac{\2}{\3}"),
+        (r"\\([dtc]?)frac\s*\{\s*([\d.,]+)\s*\}\s*\{\s*-\s*([\d.,]+)\s*\}", r"\\\1frac{-\2}{\3}"),
+        (r"(?<![\w)\]}])-\s*\\[dtc]?frac\s*\{\s*([\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}", r"-\1/\2"),
+        (r"(?<![\w)\]}])- (?=\d+/\d)", "-"),
+        (r"(?<=\{)\s*-\s+(?=\d)", "-"),
+        (r"(?<=\d) (?:minus|минус) (?=\d)", "-"),
+        (r"(?<![^\W_])(?i:negative|minus|минус) (?=[$€£]?\d)", "-"),
+        (r"(?:零下|负|負)\s*(?=\d)", "-"),
         (r"\\[dtc]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*(-?[\d.,]+)\s*\}", r" \1/\2"),
         (r"(?<=\d)(?:\{,\}|,\\!|\\,|\\ )(?=\d{3})", ","),
         (r"\\(?:text\w*|mathrm|mathbf|mbox)\s*\{([^{}]*)\}", r" \1 "),
@@ -101,7 +111,7 @@ def _pattern(lang: str) -> re.Pattern[str]:
         number, inside = rf"{english}|{indian}{blanks}(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?", r"\."
     scales = "|".join(sorted(_SCALES, key=len, reverse=True))
     return re.compile(
-        rf"""(?P<sign>(?<![\w)\]%.])-|(?<=[=:][ ])-[ ]|(?<=\bis[ ])-[ ])?
+        rf"""(?P<sign>(?<![^\W_])(?<![)\]%.])-|(?<=[=:][ ])-[ ]|(?<=\bis[ ])-[ ])?
         (?:(?:US|R)?[$€£¥₹฿৳]\s?|Rs\.?\s?)?(?P<minus>(?<=[$€£¥₹])-)?
         (?:(?<!\d)(?<!\d{inside})(?P<number>{number})(?!\d|{inside}\d)|(?<![\d.])(?P<part>\.\d+))
         (?:\s?/\s?(?P<below>\d+(?:\.\d+)?)(?![\d/])|[ ](?P<top>\d+)/(?P<bottom>\d+)(?![\d/]))?

@@ -17,8 +17,12 @@ from cospec.scoring.spans import boxes, without_open_boxes
 from cospec.scoring.verdict import Verdict
 
 _CLAUSE_LENGTH = 400
-#: Directly in front of a number; "#### Step 1" is a heading.
-_HASHES = re.compile(r"####[^\w\n]{0,6}(?:\\boxed\{)?[^\w\n]{0,4}(?=\d)")
+#: In front of a number with its sign and currency, which are not part of the mark; "#### Step 1" is a heading.
+_HASHES = re.compile(
+    r"####(?=(?P<lead>[^\w\n]{0,6}(?:[a-zA-Z][ ]?=[^\w\n]{0,4})?(?:\\boxed\{)?[^\w\n]{0,4}(?:(?:US|R)(?=[$€£¥₹])|Rs\b)?"
+    r"[^\w\n]{0,4})\d)",
+    re.IGNORECASE,
+)
 _STATEMENT = re.compile(
     r"(?:^|\n)[ \t*_]*A[*_]*:"
     rf"|{STATED}"
@@ -101,11 +105,11 @@ def _announces(text: str) -> bool:
 
 def _announced(text: str) -> list[tuple[int, int]]:
     """Where final answers stand, the most trusted first."""
-    hashes = [found.end() for found in _HASHES.finditer(text)]
+    hashes = [(found.end(), _clause_end(text, found.end("lead"))) for found in _HASHES.finditer(text)]
     statements = [_SKIPPED.match(text, found.end()).end() for found in _STATEMENT.finditer(text)]  # type: ignore[union-attr]
     boxed = [(span.start, span.end) for span in boxes(text)]
     spoken = [(start, _clause_end(text, start)) for start in statements[-1:]]
-    return [(start, _clause_end(text, start)) for start in hashes[-1:]] + sorted([*spoken, *boxed[-1:]], reverse=True)
+    return hashes[-1:] + sorted([*spoken, *boxed[-1:]], reverse=True)
 
 
 def _clause_end(text: str, start: int) -> int:

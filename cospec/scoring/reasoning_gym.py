@@ -28,6 +28,8 @@ _TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "ata
 _FUNCTIONS = frozenset((*_TRIGONOMETRIC, "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "Abs"))
 _WORDS = re.compile(r"[\w\s]*")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UAdd, ast.USub)
+_NO_NUMBER = re.compile(r"(?<![a-z])[+-]?(?:nan|inf|infinity)[ij]?(?![a-z])", re.IGNORECASE)
+_ARITHMETIC = re.compile(r"[\d\s+\-*/()]+")
 _MAX_FORMULA = 1000
 _MAX_EXPONENT = 100
 
@@ -43,6 +45,12 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
     answer = final_answer(text)
     if answer is None:
         return Verdict("no_answer", reason="no <answer>...</answer> in the text")
+    if _NO_NUMBER.search(answer) and answer != entry.get("answer"):
+        return Verdict("wrong", answer, "nan and inf compare with nothing: the library's scorers take them for right")
+    if dataset in ("countdown", "puzzle24") and not _ARITHMETIC.fullmatch(answer):
+        return Verdict("wrong", answer, "only whole numbers, + - * / and parentheses make a formula here")
+    if dataset == "puzzle24" and not _uses_given_numbers(answer, entry):
+        return Verdict("wrong", answer, "the formula does not use each given number once")
     if not may_be_evaluated(dataset, answer):
         return Verdict("wrong", answer, "the answer is neither a plain literal nor a plain formula")
     verdict: Verdict = _judge().score(dataset, answer, entry)
@@ -61,6 +69,12 @@ def final_answer(text: str) -> str | None:
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, max(end, 0))
     return (text[start + len("<answer>") : end].strip() or None) if start >= 0 else None
+
+
+def _uses_given_numbers(answer: str, entry: Mapping[str, Any]) -> bool:
+    # The library's own scorer looks at the value alone.
+    used = sorted(int(digits) for digits in re.findall(r"\d+", answer))
+    return used == sorted(entry["metadata"]["numbers"])
 
 
 def may_be_evaluated(dataset: str, answer: str) -> bool:

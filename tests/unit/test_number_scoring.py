@@ -89,6 +89,48 @@ def test_several_numbers_are_not_one(sentence: str, hedge: str) -> None:
         assert not score_number(sentence.format(hedge.format(3, 5)), {"gold": gold}).is_right
 
 
+@pytest.mark.parametrize(
+    "announced",
+    [
+        "#### {}",
+        "####{}",
+        "#### ${}",
+        "#### €{}",
+        "#### US${}",
+        "#### Rs. {}",
+        "#### x = {}",
+        "#### **{}**",
+        "#### $\\boxed{{{}}}$",
+        "#### $ {}",
+    ],
+)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "The answer is 7.\n{}",
+        "A: first 5 + 3 = 8 eggs, then 2 dollars each.\n{}",
+        "\\boxed{{7}}\n{}",
+        "{}\n\nThat took 7 steps.",
+        "{}\nThe answer is 7.",
+    ],
+)
+@given(st.integers(10, 10**7), st.booleans(), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_what_hashes_announce_counts_with_sign_and_currency_whatever_stands_around(
+    around: str, announced: str, number: int, is_negative: bool, has_cents: bool
+) -> None:
+    gold = f"{'-' * is_negative}{number}{'.25' * has_cents}"
+    text = around.format(announced.format(gold))
+    assert score_number(text, {"gold": gold}).is_right
+    for other in ("7", "8", "2", gold[1:] if is_negative else f"-{gold}"):
+        assert score_number(text, {"gold": other}).kind == "wrong"
+
+
+def test_a_decimal_without_a_zero_is_found_behind_hashes() -> None:
+    assert score_number("The answer is 7.\n#### .5", {"gold": "0.5"}).is_right
+    assert score_number("The answer is 7.\n#### -.5", {"gold": "-0.5"}).is_right
+
+
 @given(st.text(), st.sampled_from(sorted(LANGUAGES)))
 @settings(max_examples=300, deadline=None)
 def test_any_text_has_a_verdict(text: str, lang: str) -> None:

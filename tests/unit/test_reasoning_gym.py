@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from cospec.jsonl import dumps, write_jsonl_atomic
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 from cospec.scoring import Verdict, safe_score, scorer_for
-from cospec.scoring.reasoning_gym import EVALUATED_FORMULAS, EVALUATED_LITERALS, may_be_evaluated
+from cospec.scoring.reasoning_gym import EVALUATED_FORMULAS, EVALUATED_LITERALS, may_be_evaluated, score_reasoning_gym
 from cospec.tasks.load import load_task
-from cospec.tasks.reasoning_gym import UNUSABLE, pack, unpack
+from cospec.tasks.reasoning_gym import UNUSABLE, library, pack, unpack
 
 pytest.importorskip("reasoning_gym")
 from reasoning_gym.factory import DATASETS
@@ -209,3 +209,18 @@ def test_what_is_missing_is_said() -> None:
     assert score("<answer>1</answer>", {"id": 1, "gold": "1"}).kind == "error"
     info = load_task("reasoning_gym:chain_sum", num=1).info
     assert info.version.startswith("reasoning-gym 0.")
+
+
+def test_puzzle24_wants_the_given_numbers() -> None:
+    entry = {"question": "", "answer": "", "metadata": {"source_dataset": "puzzle24", "numbers": [2, 3, 4, 1]}}
+    row = {"dataset": "puzzle24", "entry": entry}
+    assert score_reasoning_gym("<answer>1*2*3*4</answer>", row).is_right
+    for constant in ("1*1*4*6", "24", "2*3*4", "1*2*3*4*1"):
+        assert score_reasoning_gym(f"<answer>{constant}</answer>", row).kind == "wrong"
+
+
+@pytest.mark.parametrize("answer", ["nan", "[NaN, 1]", "inf", "-Infinity", "(E-E)+1"])
+@pytest.mark.parametrize("name", ["complex_arithmetic", "number_sorting", "countdown"])
+def test_constants_that_compare_with_anything_are_wrong(name: str, answer: str) -> None:
+    entry = pack(library().create_dataset(name, size=1, seed=0)[0])
+    assert score_reasoning_gym(f"<answer>{answer}</answer>", {"dataset": name, "entry": entry}).kind == "wrong"
