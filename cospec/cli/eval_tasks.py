@@ -43,8 +43,8 @@ def load_eval_tasks(options: EvalOptions) -> list[LoadedTask]:
     if options.prompts is not None:
         loaded = [_from_file(options.prompts, options.scorer)]
     else:
-        names = [_split(text)[0] for text in options.task or []]
-        paths, nums = _paths(options.data or [], names), _nums(options.num or [], names)
+        names = [split_of(text)[0] for text in options.task or []]
+        paths, nums = data_paths(options.data or [], names), problem_nums(options.num or [], names)
         loaded = [_from_task(text, paths, nums, options) for text in options.task or []]
     scorers = [entry.task.scorer_name for entry in loaded]
     if options.workers > 1 and not _PARALLEL.intersection(scorers):
@@ -71,7 +71,7 @@ def _scorer_of(task: str) -> str:
 def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], options: EvalOptions) -> LoadedTask:
     from cospec.tasks.load import load_task
 
-    name, split = _split(text)
+    name, split = split_of(text)
     found = load_task(
         name,
         path=paths.get(name),
@@ -116,14 +116,15 @@ def _isolation(scorer: str) -> dict[str, Any]:
     return {"isolation": found.to_json()}
 
 
-def _split(text: str) -> tuple[str, str | None]:
+def split_of(text: str) -> tuple[str, str | None]:
+    """The name and the split of NAME[@SPLIT]."""
     name, at, split = text.partition("@")
     if not name or (at and not split):
         raise ValueError(f"--task {text!r}: write NAME or NAME@SPLIT")
     return name, split or None
 
 
-def _paths(data: Sequence[str], tasks: Sequence[str]) -> dict[str, Path]:
+def data_paths(data: Sequence[str], tasks: Sequence[str]) -> dict[str, Path]:
     """Where each task's data lie; a folder holds one entry per task, named without its variant."""
     found: dict[str, Path] = {}
     for text in data:
@@ -157,7 +158,7 @@ def contaminations(tasks: Sequence[LoadedTask], files: Sequence[Path]) -> dict[s
     return results
 
 
-def _nums(given: Sequence[str], tasks: Sequence[str]) -> dict[str, int]:
+def problem_nums(given: Sequence[str], tasks: Sequence[str]) -> dict[str, int]:
     """How many problems of each task; a number for one task goes before a number for all."""
     found: dict[bool, dict[str, int]] = {False: {}, True: {}}
     for text in given:

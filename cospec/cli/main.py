@@ -17,7 +17,7 @@ import typer
 from cospec import __version__
 
 # In the order of the help page. A new verb is one new file and one name here.
-VERBS = ("demo", "prompts", "generate", "rollout", "label", "eval", "score", "overlap", "report", "doctor")
+VERBS = ("demo", "prompts", "generate", "rollout", "label", "eval", "bench", "score", "overlap", "report", "doctor")
 
 _USER_ERRORS = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 

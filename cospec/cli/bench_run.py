@@ -1,0 +1,114 @@
+"""What `cospec bench` does: check, load, measure, print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cospec.cli.bench_measure import Bench, comparison, sweeps
+from cospec.cli.bench_options import BenchOptions
+from cospec.cli.bench_prompts import load_prompts
+from cospec.cli.bench_settings import bench_settings
+from cospec.cli.stopping import StopSignals
+from cospec.jsonl import dumps
+from cospec.prompt_rows import PromptRow
+
+if TYPE_CHECKING:
+    from cospec.cli.loading import RuleChoice
+    from cospec.evaluation.bench.workload import Workload
+    from cospec.pair import Pair, PairSpec
+
+
+def run_bench(options: BenchOptions) -> None:
+    """The whole command; what can be refused is refused before models are loaded."""
+    from cospec.cli.loading import load_pair_from_options, read_pair_spec, rule_from_options
+    from cospec.cli.methods import choose_methods
+    from cospec.evaluation.bench.store import BenchRun
+
+    options.check()
+    spec = read_pair_spec(*options.models)
+    rows, prompts = load_prompts(options)
+    choices = choose_methods("strict", options.arbiter or [], options.threshold)
+    vllm = _check_before_loading(options, spec, rows, choices)
+    pair = load_pair_from_options(*options.models)
+    options.decoding().check_ids(pair)
+    rules = {name: rule_from_options(choice, pair) for name, choice in choices.items()}
+    work = _workload(options, pair, rows)
+    settings = bench_settings(options, pair, work, choices, prompts, vllm)
+    run = BenchRun(options.out, settings) if options.out else None
+    bench = Bench(options, pair, work, rules, run, vllm)
+    with StopSignals() as stop:
+        found = sweeps(bench, stop) if options.sweep else comparison(bench, stop)
+    _report(bench, found | {"machine": settings["environment"]["machine"], "settings": settings})
+
+
+def _check_before_loading(
+    options: BenchOptions, spec: PairSpec, rows: Sequence[PromptRow], choices: Mapping[str, RuleChoice]
+) -> str | None:
+    """ValueError for all that can be seen before weights are read; vLLM's version where it takes part."""
+    from cospec.evaluation.bench.vllm_engine import check_models, vllm_version
+    from cospec.evaluation.bench.workload import check_batches
+    from cospec.evaluation.plots import require_matplotlib
+
+    options.decoding()
+    options.extra_vllm()
+    if not options.sweep:
+        check_batches(len(rows), options.batches)
+    if options.out is not None:
+        require_matplotlib()
+    _check_arbiters(choices, spec)
+    if options.vllm_python is None:
+        return None
+    check_models(spec)
+    return vllm_version(options.vllm_python)
+
+
+def _check_arbiters(choices: Mapping[str, RuleChoice], spec: PairSpec) -> None:
+    """ValueError for an arbiter of another tokenizer; whether the weights fit is seen once they are loaded."""
+    from cospec.arbiter.adapter import read_pins
+    from cospec.pair import load_tokenizer, tokenizer_digest
+
+    directories = [choice.arbiter for choice in choices.values() if choice.arbiter is not None]
+    here = tokenizer_digest(load_tokenizer(spec)) if directories else ""
+    for directory in directories:
+        if read_pins(directory).tokenizer_digest != here:
+            raise ValueError(
+                f"the arbiter in {str(directory)!r} was made for another pair: it knows another tokenizer. Name the "
+                "pair it was made for, or train an arbiter for this one"
+            )
+
+
+def _workload(options: BenchOptions, pair: Pair, rows: Sequence[PromptRow]) -> Workload:
+    from cospec.evaluation.bench.forwards import can_time
+    from cospec.evaluation.bench.workload import Workload, check_workload
+    from cospec.evaluation.method import requests_of
+
+    eos = pair.eos_token_ids if options.eos_token_id is None else tuple(options.eos_token_id)
+    requests = tuple(requests_of(pair, rows, raw=options.raw))
+    work = Workload(requests, options.max_new_tokens, options.num_draft_tokens, eos)
+    if not options.sweep:
+        check_workload(work, pair, options.batches)
+    elif not can_time(pair.device):
+        raise ValueError(f"--sweep times single passes, which cannot be done on {pair.device.type}: use cpu or cuda")
+    return work
+
+
+def _report(bench: Bench, found: dict[str, Any]) -> None:
+    """Write, draw and print; one JSON object where that is asked for."""
+    from cospec.evaluation.bench.plots import plot_cells, plot_sweep
+    from cospec.evaluation.bench.table import print_results
+
+    if bench.run:
+        bench.run.finish(found)
+        if found["cells"]:
+            plot_cells(found, bench.run.directory / "cells.png")
+        for sweep in found["sweeps"]:
+            plot_sweep(sweep, bench.run.directory / f"sweep_{sweep['sweep']}.png")
+    elif found["sweeps"]:
+        found["left_out"].append("the plots of the sweeps are left out: add --out DIR")
+    if bench.options.json:
+        typer.echo(dumps(found))
+    else:
+        print_results(found)

@@ -1,0 +1,89 @@
+"""The engine of this package as a contender: target-only, strict, or with an arbiter."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from cospec.arbiter.model import ArbiterScorer
+from cospec.engine.decode import Engine
+from cospec.engine.rules import ArbiterRule, Rule
+from cospec.evaluation.bench.cells import OURS, CellKey, Measured
+from cospec.evaluation.bench.forwards import ForwardTimer, can_time, wait_for
+from cospec.evaluation.bench.memory import peak_mb, reset_peak
+from cospec.evaluation.bench.workload import Workload
+from cospec.pair import Pair
+
+#: The methods that are always measured.
+TARGET, STRICT = "target", "strict"
+
+
+@dataclass(frozen=True, slots=True)
+class OurContender:
+    """A rule in this package's engine; ``method`` is the name it goes by."""
+
+    pair: Pair
+    work: Workload
+    method: str
+    rule: Rule
+    batch: int
+    context: int | None = None
+
+    @property
+    def keys(self) -> tuple[CellKey, ...]:
+        return (CellKey(OURS, self.method, self.batch, self.context),)
+
+    def note(self, key: CellKey) -> str | None:
+        return None
+
+    def warm_up(self) -> None:
+        work = self.work.warm_up(self.batch)
+        self._engine(work).rollouts(work.requests)
+
+    def run(self) -> Measured:
+        engine, device = self._engine(self.work), self.pair.device
+        has_peak = reset_peak(device)
+        with self._timer() as timer:
+            wait_for(device)
+            began = time.perf_counter()
+            rollouts = engine.rollouts(self.work.requests)
+            wait_for(device)
+            seconds = time.perf_counter() - began
+        return Measured(
+            seconds=seconds,
+            output_ids=tuple(rollout.output_ids for rollout in rollouts),
+            num_rounds=sum(rollout.num_rounds for rollout in rollouts),
+            forwards=timer.forwards() if can_time(device) else None,
+            peak_mb=peak_mb(device) if has_peak else None,
+        )
+
+    def _engine(self, work: Workload) -> Engine:
+        return Engine(
+            self.pair,
+            self.rule,
+            num_draft_tokens=work.num_draft_tokens,
+            max_new_tokens=work.max_new_tokens,
+            eos_token_ids=work.eos_token_ids,
+            batch_size=self.batch,
+        )
+
+    def _timer(self) -> ForwardTimer:
+        timer = pair_timer(self.pair)
+        if isinstance(self.rule, ArbiterRule):
+            watch_arbiter(timer, self.rule)
+        return timer
+
+
+def pair_timer(pair: Pair) -> ForwardTimer:
+    """A timer of both models."""
+    timer = ForwardTimer(pair.device)
+    timer.watch("draft", pair.draft)
+    timer.watch("target", pair.target)
+    return timer
+
+
+def watch_arbiter(timer: ForwardTimer, rule: ArbiterRule) -> None:
+    """Time the arbiter's passes too."""
+    scorer = rule.scorer
+    assert isinstance(scorer, ArbiterScorer)
+    timer.watch_parts("arbiter", scorer.net.backbone, scorer.net.head)
