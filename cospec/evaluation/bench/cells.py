@@ -74,7 +74,8 @@ class Measured:
     """One run over all prompts. What an engine does not tell is None.
 
     ``output_ids`` in the order of the prompts, each with the EOS that ended it; ``num_rounds`` counts the target passes
-    of every text (those that only read a prompt are none of them); ``peak_mb`` is the peak of memory, in 10^6 bytes.
+    of every text (those that only read a prompt are none of them); ``peak_mb`` is the peak of memory, in 10^6 bytes;
+    ``cpu_s`` is the processor time of this process, all threads together.
     """
 
     seconds: float
@@ -82,6 +83,7 @@ class Measured:
     num_rounds: int | None = None
     forwards: Forwards | None = None
     peak_mb: float | None = None
+    cpu_s: float | None = None
 
 
 class Contender(Protocol):
@@ -113,6 +115,7 @@ class Sample:
     num_rounds: int | None
     forwards: Forwards | None
     peak_mb: float | None
+    cpu_s: float | None
 
     @property
     def tokens(self) -> int:
@@ -131,6 +134,11 @@ class Sample:
     def overhead(self) -> float | None:
         """Wall time over the models' passes."""
         return self.seconds / self.forwards.total_s if self.forwards else None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Processor time over wall time: below 1 on a CPU, the process had to wait for a core."""
+        return None if self.cpu_s is None else self.cpu_s / self.seconds
 
     @property
     def prefill_share(self) -> float | None:
@@ -152,6 +160,7 @@ def sample_of(key: CellKey, repeat: int, measured: Measured) -> Sample:
         num_rounds=measured.num_rounds,
         forwards=measured.forwards,
         peak_mb=measured.peak_mb,
+        cpu_s=measured.cpu_s,
     )
 
 

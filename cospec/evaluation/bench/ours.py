@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from cospec.arbiter.model import ArbiterScorer
 from cospec.engine.decode import Engine
 from cospec.engine.rules import ArbiterRule, Rule
 from cospec.evaluation.bench.cells import OURS, CellKey, Measured
-from cospec.evaluation.bench.forwards import ForwardTimer, can_time, wait_for
-from cospec.evaluation.bench.memory import peak_mb, reset_peak
+from cospec.evaluation.bench.forwards import ForwardTimer
+from cospec.evaluation.bench.timing import timed_run
 from cospec.evaluation.bench.workload import Workload
 from cospec.pair import Pair
 
@@ -41,20 +40,15 @@ class OurContender:
         self._engine(work).rollouts(work.requests)
 
     def run(self) -> Measured:
-        engine, device = self._engine(self.work), self.pair.device
-        has_peak = reset_peak(device)
-        with self._timer() as timer:
-            wait_for(device)
-            began = time.perf_counter()
-            rollouts = engine.rollouts(self.work.requests)
-            wait_for(device)
-            seconds = time.perf_counter() - began
+        engine = self._engine(self.work)
+        rollouts, spent = timed_run(lambda: engine.rollouts(self.work.requests), self._timer(), self.pair.device)
         return Measured(
-            seconds=seconds,
+            seconds=spent.seconds,
             output_ids=tuple(rollout.output_ids for rollout in rollouts),
             num_rounds=sum(rollout.num_rounds for rollout in rollouts),
-            forwards=timer.forwards() if can_time(device) else None,
-            peak_mb=peak_mb(device) if has_peak else None,
+            forwards=spent.forwards,
+            peak_mb=spent.peak_mb,
+            cpu_s=spent.cpu_s,
         )
 
     def _engine(self, work: Workload) -> Engine:

@@ -71,6 +71,7 @@ def _cell(key: CellKey, repeats: Sequence[Repeat], note: str | None) -> dict[str
         "ratio_to_assisted": _ratio(key, TRANSFORMERS, ASSISTED, repeats),
         "ratio_to_vllm": _ratio(key, VLLM, DRAFT_MODEL, repeats),
         "overhead": _median(sample.overhead for sample in samples),
+        "cpu_share": _median(sample.cpu_share for sample in samples),
         "prefill_share": _median(sample.prefill_share for sample in samples),
         "note": note,
     }

@@ -156,6 +156,7 @@ def _point(key: CellKey, kind: SweepKind, repeats: Sequence[Repeat], num_drafts:
         "tokens_per_round": tokens / alone,
         "arbiter_share_of_rounds": _num(samples, "arbiter") / sum(rounds),
         "peak_mb": max(peaks, default=None),
+        "cpu_share": statistics.median(sample.cpu_share or 0.0 for sample in samples),
     }
 
 

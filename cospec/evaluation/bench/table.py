@@ -17,9 +17,6 @@ _CELLS = (
     "method",
     "batch",
     "tokens/s",
-    "times\ntarget-only",
-    "times\nassisted",
-    "times\nvllm",
     "tokens\n/round",
     "draft\n%",
     "target\n%",
@@ -42,7 +39,9 @@ _SWEEP = (
     "peak\nMB",
 )
 #: What the tables need: folded lines are harder to read than long ones.
-_WIDTH = 140
+_WIDTH = 168
+#: Processor time over wall time, below which other processes must have had the core.
+_STARVED = 0.93
 
 
 def print_results(found: Mapping[str, Any], console: Console | None = None) -> None:
@@ -63,16 +62,16 @@ def _cells(found: Mapping[str, Any]) -> Table:
         f"{cells[0]['num_prompts']} prompts, {settings['max_new_tokens']} new tokens at most, "
         f"{settings['num_draft_tokens']} draft tokens a round, {len(cells[0]['tokens_per_s'])} repeats: medians"
     )
-    table = _table(title, _CELLS, num_left=2)
+    others = [name for name in ("assisted", "vllm") if any(cell[f"ratio_to_{name}"] for cell in cells)]
+    columns = [*_CELLS[:4], *(f"times\n{name}" for name in ("target-only", *others)), *_CELLS[4:]]
+    table = _table(title, columns, num_left=2)
     for cell in cells:
         table.add_row(
             cell["engine"],
             cell["method"],
             str(cell["batch"]),
             _number(statistics.median(cell["tokens_per_s"]), 1),
-            _ratio(cell["ratio_to_target"]),
-            _ratio(cell["ratio_to_assisted"]),
-            _ratio(cell["ratio_to_vllm"]),
+            *(_ratio(cell[f"ratio_to_{name}"]) for name in ("target", *others)),
             _number(cell["tokens_per_round"], 2),
             *(_percent(cell["share"][part]) for part in (*PARTS, "rest")),
             _number(cell["overhead"], 3),
@@ -119,7 +118,19 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     for sweep in found["sweeps"]:
         said += [_growth(sweep, method) for method in dict.fromkeys(point["method"] for point in sweep["points"])]
         said += [f"sweep of the {sweep['sweep']}: {sweep['clipped']}"] if sweep["clipped"] else []
-    return said + list(found["left_out"])
+    return said + _busy(found) + list(found["left_out"])
+
+
+def _busy(found: Mapping[str, Any]) -> list[str]:
+    """A warning where the process did not have the core it needs at least."""
+    entries = [*found["cells"], *(point for sweep in found["sweeps"] for point in sweep["points"])]
+    shares = [entry["cpu_share"] for entry in entries if entry["cpu_share"] is not None]
+    if found["settings"]["device"] != "cpu" or min(shares, default=1.0) >= _STARVED:
+        return []
+    return [
+        f"the machine was busy: in one place this process had {min(shares):.0%} of a core on median, so the seconds "
+        "say little about an idle machine; repeat the bench there"
+    ]
 
 
 def _limit(limit: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ models' own configs, penalties included. So both configs are replaced for the ti
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,9 +16,8 @@ import torch
 from transformers import GenerationConfig
 
 from cospec.evaluation.bench.cells import CellKey, Forwards, Measured, cut_at_end
-from cospec.evaluation.bench.forwards import can_time, wait_for
-from cospec.evaluation.bench.memory import peak_mb, reset_peak
 from cospec.evaluation.bench.ours import pair_timer
+from cospec.evaluation.bench.timing import timed_run
 from cospec.evaluation.bench.workload import Workload
 from cospec.pair import Pair
 
@@ -53,22 +51,21 @@ class GenerateContender:
             self._generate(work, work.prompts)
 
     def run(self) -> Measured:
-        device, prompts, step = self.pair.device, self.work.prompts, self._step
-        has_peak = reset_peak(device)
-        with neutral_configs(self.pair, self.work.num_draft_tokens), pair_timer(self.pair) as timer:
-            wait_for(device)
-            began = time.perf_counter()
-            batches = [prompts[start : start + step] for start in range(0, len(prompts), step)]
-            outputs = [ids for batch in batches for ids in self._generate(self.work, batch)]
-            wait_for(device)
-            seconds = time.perf_counter() - began
-        forwards = timer.forwards() if can_time(device) else None
+        prompts, step = self.work.prompts, self._step
+        batches = [prompts[start : start + step] for start in range(0, len(prompts), step)]
+        with neutral_configs(self.pair, self.work.num_draft_tokens):
+            outputs, spent = timed_run(
+                lambda: [ids for batch in batches for ids in self._generate(self.work, batch)],
+                pair_timer(self.pair),
+                self.pair.device,
+            )
         return Measured(
-            seconds=seconds,
+            seconds=spent.seconds,
             output_ids=tuple(outputs),
-            num_rounds=self._rounds(outputs, forwards),
-            forwards=forwards,
-            peak_mb=peak_mb(device) if has_peak else None,
+            num_rounds=self._rounds(outputs, spent.forwards),
+            forwards=spent.forwards,
+            peak_mb=spent.peak_mb,
+            cpu_s=spent.cpu_s,
         )
 
     @property
