@@ -151,19 +151,13 @@ class BenchOptions:
 
     def decoding(self) -> DecodeOptions:
         """The options that decide how texts are decoded."""
-        from cospec.cli.loading import decode_options
+        from cospec.cli.loading import DecodeOptions
+        from cospec.engine.record import Sampling
 
-        return decode_options(
-            temperature=0.0,
-            top_k=0,
-            top_p=1.0,
-            min_p=0.0,
-            repetition_penalty=1.0,
-            eos_token_id=self.eos_token_id,
-            stop=None,
-            bonus=None,
+        return DecodeOptions(
+            sampling=Sampling(),
             num_draft_tokens=self.num_draft_tokens,
             max_new_tokens=self.max_new_tokens,
+            eos_token_ids=tuple(self.eos_token_id) if self.eos_token_id else None,
             batch_size=max(self.batches),
-            seed=0,
         )

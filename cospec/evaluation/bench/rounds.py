@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
@@ -78,13 +80,25 @@ def measure(
         return repeats
     for contender in contenders:
         contender.warm_up()
-    for index in range(len(repeats), num_repeats):
-        samples: dict[CellKey, Sample] = {}
-        for contender in contenders if index % 2 == 0 else contenders[::-1]:
-            measured = contender.run()
-            samples |= {key: sample_of(key, index, measured) for key in contender.keys}
-            on_run()
-        ordered = {key: samples[key] for contender in contenders for key in contender.keys}
-        repeats.append(Repeat(index, ordered, probes(ordered)))
-        on_repeat(repeats[-1])
+    with _settled_heap():
+        for index in range(len(repeats), num_repeats):
+            samples: dict[CellKey, Sample] = {}
+            for contender in contenders if index % 2 == 0 else contenders[::-1]:
+                measured = contender.run()
+                samples |= {key: sample_of(key, index, measured) for key in contender.keys}
+                on_run()
+            ordered = {key: samples[key] for contender in contenders for key in contender.keys}
+            repeats.append(Repeat(index, ordered, probes(ordered)))
+            on_repeat(repeats[-1])
     return repeats
+
+
+@contextlib.contextmanager
+def _settled_heap() -> Iterator[None]:
+    """What was loaded is not searched for garbage again, which takes longer than many a pass of a small model."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
