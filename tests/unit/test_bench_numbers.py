@@ -13,7 +13,7 @@ from conftest import family_pair, random_prompts
 from cospec.engine.request import Request
 from cospec.evaluation.bench.cells import CellKey, Contender, Forwards, Measured, Passes, cut_at_end, sample_of
 from cospec.evaluation.bench.forwards import Timed, summed
-from cospec.evaluation.bench.limit import LimitTerms, limit_shares
+from cospec.evaluation.bench.limit import BareTimes, LimitTerms, limit_shares
 from cospec.evaluation.bench.rounds import ProbeTime, Repeat, measure, repeat_from_json
 from cospec.evaluation.bench.store import BenchRun
 from cospec.evaluation.bench.summary import results
@@ -62,7 +62,18 @@ def test_the_share_of_the_limit_is_measured_without_the_prompts() -> None:
     assert found.key == STRICT
     assert terms == LimitTerms(2.0, 0.1, pytest.approx((0.11 + 2 * 0.12) / 3), 2.0, pytest.approx(0.08 / 6))
     assert found.measured == (pytest.approx((6 / 0.5) / (6 / 0.7)),)
-    assert found.share == pytest.approx(1.4 / terms.limit)
+    assert found.relative_share == pytest.approx(1.4 / terms.limit)
+    assert found.share == pytest.approx((0.11 + 2 * 0.12 + 0.08) / 0.5)
+
+
+def test_a_batch_that_empties_is_counted_with_the_rows_it_has() -> None:
+    key = CellKey("cospec", "strict", 5)
+    probes = [ProbeTime("engine", 5, "target", rows, 2, 9, seconds) for rows, seconds in ((1, 0.1), (5, 0.3))]
+    bare = BareTimes(key, [*probes, ProbeTime("engine", 1, "target", 1, 2, 9, 7.0)])
+    assert [bare.pass_s("target", rows, 2) for rows in (1, 2, 5)] == pytest.approx([0.1, 0.15, 0.3])
+    forwards = Forwards((Passes("target", 2, 2, 3, 9.0), Passes("target", 5, 2, 1, 9.0)))
+    sample = sample_of(key, 0, Measured(9.0, TEXTS, 4, forwards))
+    assert bare.rounds_s(sample) == pytest.approx(3 * 0.15 + 0.3)
 
 
 def test_an_arbiter_costs_its_share_of_the_rounds() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,88 +41,109 @@ class LimitTerms:
 
 @dataclass(frozen=True, slots=True)
 class LimitShare:
-    """The limit of a cell and how much of it the engine reaches, repeat by repeat.
+    """The limit of a cell and how near the engine comes to it, repeat by repeat; reading prompts is left out.
 
-    ``measured`` is the cell's tokens per second over the target alone's, both without the passes over prompts, of which
-    the limit knows nothing.
+    ``measured`` is the cell's tokens per second over those the target alone was measured at. ``shares`` are the seconds
+    of the bare passes by those the rounds took: unlike measured / limit they do not gain by a slow target alone.
     """
 
     key: CellKey
     terms: tuple[LimitTerms, ...]
     measured: tuple[float, ...]
-
-    @property
-    def shares(self) -> list[float]:
-        return [measured / terms.limit for measured, terms in zip(self.measured, self.terms, strict=True)]
+    shares: tuple[float, ...]
 
     @property
     def share(self) -> float:
         return statistics.median(self.shares)
 
     @property
-    def limit(self) -> float:
-        return statistics.median(terms.limit for terms in self.terms)
-
-    def typical(self) -> LimitTerms:
-        """The median of every term."""
-        rows = [asdict(terms) for terms in self.terms]
-        return LimitTerms(**{name: statistics.median(row[name] for row in rows) for name in rows[0]})
+    def relative_share(self) -> float:
+        """Measured over possible times the target alone."""
+        rows = zip(self.measured, self.terms, strict=True)
+        return statistics.median(measured / terms.limit for measured, terms in rows)
 
     def to_json(self) -> dict[str, Any]:
+        """The medians, every term among them."""
+        rows = [asdict(terms) for terms in self.terms]
         return {
             "method": self.key.method,
             "batch": self.key.batch,
-            "limit": self.limit,
+            "limit": statistics.median(terms.limit for terms in self.terms),
             "measured": statistics.median(self.measured),
+            "relative_share": self.relative_share,
             "share": self.share,
-            "shares": self.shares,
-            **asdict(self.typical()),
+            "shares": list(self.shares),
+            **{name: statistics.median(row[name] for row in rows) for name in rows[0]},
         }
 
 
 def limit_shares(repeats: Sequence[Repeat]) -> list[LimitShare]:
     """The limits of this package's speculative cells; none where passes could not be timed."""
     keys = [key for key in repeats[0].samples if key.engine == OURS and key.method != TARGET]
-    return [found for key in keys if (found := _limit_share(key, repeats)) is not None]
+    return [_limit_share(key, repeats) for key in keys if all(_has_rounds(r.samples[key]) for r in repeats)]
 
 
-def _limit_share(key: CellKey, repeats: Sequence[Repeat]) -> LimitShare | None:
-    terms, measured = [], []
+def _has_rounds(sample: Sample) -> bool:
+    forwards = sample.forwards
+    return forwards is not None and forwards.num("target") > 0 and forwards.num("draft") > 0
+
+
+def _limit_share(key: CellKey, repeats: Sequence[Repeat]) -> LimitShare:
+    terms, measured, shares = [], [], []
     for repeat in repeats:
-        alone = repeat.samples[CellKey(OURS, TARGET, key.batch)]
-        found = terms_of(repeat.samples[key], repeat.probes)
-        if found is None:
-            return None
-        terms.append(found)
-        sample = repeat.samples[key]
+        sample, alone = repeat.samples[key], repeat.samples[CellKey(OURS, TARGET, key.batch)]
+        bare = BareTimes(key, repeat.probes)
+        terms.append(terms_of(sample, bare))
         measured.append((sample.tokens / sample.decode_s) / (alone.tokens / alone.decode_s))
-    return LimitShare(key, tuple(terms), tuple(measured))
+        shares.append(bare.rounds_s(sample) / sample.decode_s)
+    return LimitShare(key, tuple(terms), tuple(measured), tuple(shares))
 
 
-def terms_of(sample: Sample, probes: Sequence[ProbeTime]) -> LimitTerms | None:
-    """The terms of a run; None where it made no rounds of drafts or its passes were not timed."""
-    forwards, key = sample.forwards, sample.key
-    if forwards is None or not sample.num_rounds or not forwards.num("target") or not forwards.num("draft"):
-        return None
-    at: dict[tuple[Part, int], float] = {
-        (probe.part, probe.width): probe.seconds
-        for probe in probes
-        if probe.batch == key.batch and probe.part != "arbiter"
-    }
-    arbiters = [probe.seconds for probe in probes if (probe.batch, probe.method) == (key.batch, key.method)]
+class BareTimes:
+    """What single passes took that were measured for a cell: at one row and at a full batch, in between linear."""
+
+    def __init__(self, key: CellKey, probes: Sequence[ProbeTime]) -> None:
+        here = [probe for probe in probes if probe.batch == key.batch]
+        self._batch = key.batch
+        self._at = {(probe.part, probe.rows, probe.width): probe.seconds for probe in here if probe.method is None}
+        self.arbiter_s = next((probe.seconds for probe in here if probe.method == key.method), 0.0)
+
+    def pass_s(self, part: Part, rows: int, width: int) -> float:
+        """Seconds of a pass over ``rows`` x ``width`` tokens."""
+        full = self._at[part, self._batch, width]
+        if rows == self._batch:
+            return full
+        one = self._at[part, 1, width]
+        return one + (full - one) * (rows - 1) / (self._batch - 1)
+
+    def full_s(self, forwards: Forwards, part: Part) -> float:
+        """Mean seconds of a part's passes had each a full batch, over the widths that occurred."""
+        found = forwards.of(part)
+        num = sum(entry.num for entry in found)
+        return sum(entry.num * self.pass_s(part, self._batch, entry.width) for entry in found) / num
+
+    def rounds_s(self, sample: Sample) -> float:
+        """Seconds of all passes of a run's rounds, each of its own rows and width."""
+        forwards = sample.forwards
+        assert forwards is not None
+        models: tuple[Part, ...] = ("target", "draft")
+        entries = [entry for part in models for entry in forwards.of(part)]
+        spent = sum(entry.num * self.pass_s(entry.part, entry.rows, entry.width) for entry in entries)
+        return spent + forwards.num("arbiter") * self.arbiter_s
+
+
+def terms_of(sample: Sample, bare: BareTimes) -> LimitTerms:
+    """The terms of the limit for a run."""
+    forwards = sample.forwards
+    assert forwards is not None
+    assert sample.num_rounds
     rounds = forwards.num("target")
     return LimitTerms(
         tokens_per_round=sample.tokens / sample.num_rounds,
-        target_s=at["target", 1],
-        verify_s=_mean(forwards, "target", at),
+        target_s=bare.pass_s("target", sample.key.batch, 1),
+        verify_s=bare.full_s(forwards, "target"),
         num_drafts=forwards.num("draft") / rounds,
-        draft_s=_mean(forwards, "draft", at),
+        draft_s=bare.full_s(forwards, "draft"),
         mismatch_share=forwards.num("arbiter") / rounds,
-        arbiter_s=arbiters[0] if arbiters else 0.0,
+        arbiter_s=bare.arbiter_s,
     )
-
-
-def _mean(forwards: Forwards, part: Part, at: Mapping[tuple[Part, int], float]) -> float:
-    """Mean seconds of a part's passes, each width at what it costs by itself."""
-    found = forwards.of(part)
-    return sum(entry.num * at[part, entry.width] for entry in found) / sum(entry.num for entry in found)

@@ -20,6 +20,7 @@ from cospec.evaluation.bench.workload import Workload
 from cospec.pair import Pair
 
 _CHUNK = 512
+_MODELS: tuple[Part, ...] = ("draft", "target")
 #: A pass is timed at least so often, and again until so many seconds are spent or it was timed so often.
 _FEWEST, _BUDGET_S, _MOST = 3, 0.25, 20
 
@@ -134,14 +135,17 @@ class EngineProbes:
         if not found:
             return []
         context = self._context(own[CellKey(OURS, TARGET, batch)])
-        widths = {part: _widths(found, part) for part in ("draft", "target")}
+        widths = {part: _widths(found, part) for part in _MODELS}
         widest = max(1, *widths["draft"], *widths["target"], self.work.num_draft_tokens + 1)
-        passes = EnginePasses(self.pair, self.work.prompts, batch, context, widest)
-        times = [
-            ProbeTime("engine", batch, part, batch, width, context, passes.model_s(part, width))
-            for part in ("draft", "target")
-            for width in widths[part]
-        ]
+        times: list[ProbeTime] = []
+        # At one row too: towards the end of a run there are fewer rows than the batch.
+        for rows in sorted({1, batch}):
+            passes = EnginePasses(self.pair, self.work.prompts, rows, context, widest)
+            times += [
+                ProbeTime("engine", batch, part, rows, width, context, passes.model_s(part, width))
+                for part in _MODELS
+                for width in widths[part]
+            ]
         for method, rule in self.arbiters.items():
             sample = own[CellKey(OURS, method, batch)]
             times += _arbiter_time(passes, method, rule, sample, self.work.num_draft_tokens + 1)
@@ -165,7 +169,7 @@ def _arbiter_time(
     width = round(sum(entry.num * entry.width for entry in found) / num)
     pending = max(0, width - region_width(num_positions)) if rule.scorer.context_cache == "own" else 0
     seconds = passes.arbiter_s(rule, num_positions, rows, pending)
-    return [ProbeTime("engine", passes.batch, "arbiter", rows, width, passes.context, seconds, method)]
+    return [ProbeTime("engine", sample.key.batch, "arbiter", rows, width, passes.context, seconds, method)]
 
 
 def _widths(samples: Sequence[Sample], part: Part) -> list[int]:
