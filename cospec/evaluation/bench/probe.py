@@ -22,7 +22,7 @@ from cospec.pair import Pair
 _CHUNK = 512
 _MODELS: tuple[Part, ...] = ("draft", "target")
 #: A pass is timed at least so often, and again until so many seconds are spent or it was timed so often.
-_FEWEST, _BUDGET_S, _MOST = 3, 0.25, 20
+_FEWEST, _BUDGET_S, _MOST = 5, 0.25, 20
 
 
 def typical_s(
