@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cospec.evaluation.bench.cells import Contender
     from cospec.evaluation.bench.rounds import Probes, Repeat
     from cospec.evaluation.bench.store import BenchRun
+    from cospec.evaluation.bench.vllm_engine import VllmContender
     from cospec.evaluation.bench.workload import Workload
     from cospec.pair import Pair
 
@@ -47,11 +48,11 @@ def comparison(bench: Bench, stop: StopSignals) -> dict[str, Any]:
     from cospec.evaluation.bench.summary import results
 
     ours, left_out = _contenders(bench)
-    with _vllm_contenders(bench) as others:
+    with _vllm_contenders(bench) as (others, unable):
         contenders = [*ours, *others]
         probes = EngineProbes(bench.pair, bench.work, bench.arbiters)
         repeats = _measured(bench, stop, "cells", contenders, probes)
-        return results(repeats, contenders) | {"sweeps": [], "left_out": left_out}
+        return results(repeats, contenders) | {"sweeps": [], "left_out": [*left_out, *unable]}
 
 
 def _contenders(bench: Bench) -> tuple[list[Contender], list[str]]:
@@ -71,17 +72,19 @@ def _contenders(bench: Bench) -> tuple[list[Contender], list[str]]:
 
 
 @contextlib.contextmanager
-def _vllm_contenders(bench: Bench) -> Iterator[list[Contender]]:
-    """vLLM's cells, where it is asked for; its processes end with the context."""
+def _vllm_contenders(bench: Bench) -> Iterator[tuple[list[VllmContender], list[str]]]:
+    """vLLM's cells, where it is asked for, and what it cannot do; its processes end with the context."""
     if bench.options.vllm_python is None or bench.vllm is None:
-        yield []
+        yield [], []
         return
-    from cospec.evaluation.bench.vllm_engine import VllmContender, vllm_engines
+    from cospec.evaluation.bench.vllm_engine import VllmContender, able, vllm_engines
 
     batches, extra = bench.options.batches, bench.options.extra_vllm()
     engines = vllm_engines(bench.options.vllm_python, bench.vllm, bench.pair, bench.work, batches, extra)
     try:
-        yield [VllmContender(engine, bench.work, name, batch) for name, engine in engines.items() for batch in batches]
+        yield able(
+            [VllmContender(engine, bench.work, name, batch) for name, engine in engines.items() for batch in batches]
+        )
     finally:
         for engine in engines.values():
             engine.close()

@@ -23,7 +23,7 @@ from cospec.evaluation.bench.ours import OurContender
 from cospec.evaluation.bench.probe import EngineProbes, tiled
 from cospec.evaluation.bench.rounds import Repeat
 from cospec.evaluation.bench.transformers_engine import GenerateContender, assisted_refusal
-from cospec.evaluation.bench.vllm_engine import VllmContender, vllm_engines, vllm_version
+from cospec.evaluation.bench.vllm_engine import VllmContender, VllmEnded, able, vllm_engines, vllm_version
 from cospec.evaluation.bench.workload import Workload
 from cospec.pair import Pair
 
@@ -289,10 +289,27 @@ def test_a_vllm_that_fails_says_why(pair: Pair, stand_in: Path) -> None:
     work = work_of(pair)
     engine = vllm_engines(stand_in, "0", pair, work, (1,), {"model": "broken"})["generate"]
     try:
-        with pytest.raises(ValueError, match="no such model"):
+        with pytest.raises(VllmEnded, match="Traceback") as error:
             engine.start()
+        assert error.value.reason == "RuntimeError: no such model"
     finally:
         engine.close()
+
+
+def test_what_vllm_cannot_do_is_left_out_and_said(pair: Pair, stand_in: Path) -> None:
+    work = work_of(pair)
+    good = vllm_engines(stand_in, "0", pair, work, (1,), {})["generate"]
+    bad = vllm_engines(stand_in, "0", pair, work, (1,), {"model": "broken"})["draft_model"]
+    cells = [VllmContender(engine, work, name, 1) for engine, name in ((good, "generate"), (bad, "draft_model"))]
+    try:
+        found, left_out = able(cells)
+        assert found == cells[:1]
+        assert left_out == ["vllm draft_model is left out, it ended with: RuntimeError: no such model"]
+        with pytest.raises(VllmEnded):
+            able(cells[1:])
+    finally:
+        good.close()
+        bad.close()
 
 
 def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:

@@ -51,6 +51,14 @@ def check_models(spec: PairSpec) -> None:
             )
 
 
+class VllmEnded(ValueError):
+    """vLLM's process ended by itself; ``reason`` is the last of its messages."""
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        super().__init__("vLLM has ended without an answer. It said:\n" + "\n".join(messages))
+        self.reason = messages[-1] if messages else "it said nothing"
+
+
 @dataclass(slots=True)
 class VllmEngine:
     """A vLLM engine in a process of its own, started by `start` and ended by `close`; ``version`` is that of vLLM."""
@@ -63,7 +71,7 @@ class VllmEngine:
     _messages: IO[bytes] = field(default_factory=TemporaryFile)
 
     def start(self) -> None:
-        """Load the models, if that is not done; ValueError with vLLM's last words if it cannot."""
+        """Load the models, if that is not done; `VllmEnded` if it cannot."""
         if self._process is not None:
             return
         self._process = subprocess.Popen(
@@ -88,7 +96,7 @@ class VllmEngine:
             process.stdin.flush()
         line = process.stdout.readline()
         if not line:
-            raise ValueError(f"vLLM has ended without an answer. It said:\n{self._last_words()}")
+            raise VllmEnded(self._last_words())
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -106,10 +114,10 @@ class VllmEngine:
             process.kill()
             process.wait()
 
-    def _last_words(self) -> str:
+    def _last_words(self) -> list[str]:
         self._messages.seek(0)
         lines = self._messages.read().decode("utf-8", errors="replace").splitlines()
-        return "\n".join(lines[-_NUM_QUOTED_LINES:])
+        return [line for line in lines if line.strip()][-_NUM_QUOTED_LINES:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +170,24 @@ def vllm_engines(
         GENERATE: VllmEngine(python, version, options, environment),
         DRAFT_MODEL: VllmEngine(python, version, options | {"speculative_config": speculation}, environment),
     }
+
+
+def able(contenders: Sequence[VllmContender]) -> tuple[list[VllmContender], list[str]]:
+    """Those whose engine can run this pair at all, and why the others cannot; ValueError if none can."""
+    found, left_out = [], {}
+    for contender in contenders:
+        engine = contender.engine
+        if contender.method in left_out:
+            continue
+        try:
+            contender.warm_up()
+            found.append(contender)
+        except VllmEnded as error:
+            engine.close()
+            left_out[contender.method] = f"vllm {contender.method} is left out, it ended with: {error.reason}"
+            if len(left_out) == len({entry.method for entry in contenders}):
+                raise
+    return [entry for entry in found if entry.method not in left_out], list(left_out.values())
 
 
 def _options(pair: Pair, work: Workload, batches: Sequence[int]) -> dict[str, Any]:
