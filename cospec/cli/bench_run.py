@@ -41,7 +41,7 @@ def run_bench(options: BenchOptions) -> None:
     bench = Bench(options, pair, work, rules, run, vllm)
     with StopSignals() as stop:
         found = sweeps(bench, stop) if options.sweep else comparison(bench, stop)
-    _report(bench, found | {"machine": settings["environment"]["machine"], "settings": settings})
+    _report(bench, found | {"machine": settings["machine"], "settings": settings})
 
 
 def _check_before_loading(

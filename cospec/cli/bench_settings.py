@@ -44,7 +44,8 @@ def bench_settings(
         "sweep": list(options.sweeps),
         "sweep_to": options.sweep_to,
         "vllm": None if vllm is None else {"version": vllm, "options": options.extra_vllm()},
-        "environment": environment(pair.device) | {"machine": machine(pair.device)},
+        **environment(pair.device),
+        "machine": machine(pair.device),
     }
 
 

@@ -39,7 +39,7 @@ _SWEEP = (
     "peak\nMB",
 )
 #: What the tables need: folded lines are harder to read than long ones.
-_WIDTH = 168
+_WIDTH = 190
 #: Processor time over wall time, below which other processes must have had the core.
 _STARVED = 0.93
 
