@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from cospec.engine.metrics import ratio
-from cospec.evaluation.resampling import Floats, bootstrap_interval
+from cospec.evaluation.bounded_score import score_interval
+from cospec.evaluation.resampling import Floats
 from cospec.evaluation.sample import SampleKey
 from cospec.evaluation.statistics import wilson
 
@@ -40,12 +41,12 @@ class Share:
 
 
 def share_of(hits: Outcomes) -> Share:
-    """The share of hits: Wilson's interval, or the bootstrap's over problems where a problem has several samples."""
+    """The share of hits: Wilson's interval, or the score interval over problems where a problem has several samples."""
     count, num = sum(hits.values()), len(hits)
     columns = sums_by_problem({key: (float(hit), 1.0) for key, hit in hits.items()})
     if len(columns) == num:
         return Share(count, num, wilson(count, num))
-    return Share(count, num, bootstrap_interval(columns, mean_ratio) or (0.0, 1.0))
+    return Share(count, num, score_interval([columns], (0.0, 1.0)))
 
 
 def sums_by_problem(numbers: Mapping[SampleKey, Sequence[float]]) -> Floats:

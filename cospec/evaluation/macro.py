@@ -1,4 +1,4 @@
-"""Averages over tasks, every task with the same weight; intervals draw problems within each task."""
+"""Averages over tasks, every task with the same weight."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cospec.evaluation.bounded_score import score_interval
 from cospec.evaluation.comparison import Interval, Outcomes, mean_ratio, sums_by_problem
-from cospec.evaluation.paired import Ratio, cost_columns, difference_columns, length_ratio, speed_ratio
+from cospec.evaluation.paired import BOUNDS, Ratio, cost_columns, difference_columns, length_ratio, speed_ratio
 from cospec.evaluation.resampling import Floats, Statistic, sign_flip_test, stratified_interval
 from cospec.evaluation.result import Evaluation, MethodResult
 
@@ -17,11 +18,11 @@ from cospec.evaluation.result import Evaluation, MethodResult
 class MacroAccuracy:
     """The mean over tasks of a method's accuracy, and of its difference to the target alone (None: not compared).
 
-    ``p`` is that of the sign-flip permutation test on the difference.
+    Intervals are score intervals over problems; ``p`` is that of the sign-flip permutation test on the difference.
     """
 
     accuracy: float
-    ci95: Interval | None
+    ci95: Interval
     difference: float | None
     difference_ci95: Interval | None
     p: float | None
@@ -45,9 +46,9 @@ def macro_accuracy(evaluation: Evaluation, name: str) -> MacroAccuracy | None:
     compared = all(map(len, differences))
     return MacroAccuracy(
         accuracy=_mean(values),
-        ci95=stratified_interval(values, _mean_of_ratios),
+        ci95=score_interval(values, (0.0, 1.0)),
         difference=_mean(differences) if compared else None,
-        difference_ci95=stratified_interval(differences, _mean_of_ratios) if compared else None,
+        difference_ci95=score_interval(differences, BOUNDS) if compared else None,
         p=sign_flip_test(np.concatenate([c[:, 0] / c[:, 1].sum() for c in differences])) if compared else None,
     )
 
@@ -86,8 +87,4 @@ def _named(results: Sequence[MethodResult], name: str) -> MethodResult:
 
 
 def _mean(strata: Sequence[Floats]) -> float:
-    return float(_mean_of_ratios(np.stack([columns.mean(0) for columns in strata])))
-
-
-def _mean_of_ratios(means: Floats) -> Floats:
-    return np.asarray(mean_ratio(means).mean(-1))
+    return float(np.mean([mean_ratio(columns.mean(0)) for columns in strata]))

@@ -9,13 +9,16 @@ from statistics import NormalDist
 
 import numpy as np
 
-from cospec.evaluation.comparison import Interval, Outcomes, mean_ratio, shared_keys, sums_by_problem
+from cospec.evaluation.bounded_score import score_interval, score_test
+from cospec.evaluation.comparison import Interval, Outcomes, shared_keys, sums_by_problem
 from cospec.evaluation.resampling import Floats, Statistic, bootstrap_interval, sign_flip_test
 from cospec.evaluation.sample import Sample
-from cospec.evaluation.statistics import POWER, Z95, mcnemar, mcnemar_mid_p, min_detectable, newcombe, non_inferiority
+from cospec.evaluation.statistics import POWER, Z95, mcnemar, mcnemar_mid_p, min_detectable, newcombe
 
 #: How much accuracy a method may lose and still be called not inferior.
 MARGIN = 0.02
+#: What the difference of two shares lies between.
+BOUNDS = (-1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,10 @@ class Ratio:
 def paired_accuracy(method: Outcomes, reference: Outcomes, margin: float = MARGIN) -> PairedAccuracy | None:
     """Compare accuracies; None where no problem was judged under both.
 
-    One sample a problem: exact McNemar, Newcombe's interval, Tango's score test. Several: a sign-flip permutation test
-    on the problems' differences, the bootstrap's interval, a z-test with the standard error over problems.
+    One sample a problem: exact McNemar and Newcombe's interval. Several: a sign-flip permutation test on the problems'
+    differences and the score interval over problems. Non-inferiority is the score test over problems in both.
     """
+    assert 0 < margin < 1, f"a margin of {margin}"
     keys = shared_keys(method, reference)
     if not keys:
         return None
@@ -80,7 +84,7 @@ def paired_accuracy(method: Outcomes, reference: Outcomes, margin: float = MARGI
         p_mid=mcnemar_mid_p(gained, lost),
         test="exact McNemar",
         margin=margin,
-        p_inferior=non_inferiority(gained, lost, num, margin),
+        p_inferior=score_test(columns, -margin, BOUNDS),
         min_detectable=min_detectable(gained + lost, num),
     )
 
@@ -96,20 +100,19 @@ def _of_repeats(columns: Floats, gained: int, lost: int, margin: float) -> Paire
     # The standard error of a ratio of sums over problems (Cochran 1977, section 6.4).
     rest = columns[:, 0] - difference * columns[:, 1]
     error = math.sqrt(float((rest**2).sum()) * num / (num - 1)) / float(columns[:, 1].sum()) if num > 1 else math.inf
-    normal = NormalDist()
     return PairedAccuracy(
         num_problems=num,
         gained=gained,
         lost=lost,
         difference=difference,
-        ci95=bootstrap_interval(columns, mean_ratio) or (-1.0, 1.0),
-        interval="bootstrap over problems",
+        ci95=score_interval([columns], BOUNDS),
+        interval="score, over problems",
         p=sign_flip_test(columns[:, 0]),
         p_mid=None,
         test="sign-flip permutation over problems",
         margin=margin,
-        p_inferior=normal.cdf(-(difference + margin) / error) if error > 0 else float(difference <= -margin),
-        min_detectable=(Z95 + normal.inv_cdf(POWER)) * error if 0 < error < math.inf else None,
+        p_inferior=score_test(columns, -margin, BOUNDS),
+        min_detectable=(Z95 + NormalDist().inv_cdf(POWER)) * error if 0 < error < math.inf else None,
     )
 
 

@@ -35,20 +35,29 @@ def mcnemar(only_one: int, only_other: int) -> float:
     1/2, which is symmetric: twice the smaller tail. 1 where the sides never differ.
     """
     num, fewer = only_one + only_other, min(only_one, only_other)
-    # Integers, so that the tail neither under- nor overflows.
-    tail = sum(math.comb(num, count) for count in range(fewer + 1))
-    return min(1.0, 2 * tail / 2**num)
+    # One binomial coefficient as an integer, so that it neither under- nor overflows; from term to term by ratios.
+    term, tail = 1.0, 0.0
+    for count in range(fewer, -1, -1):
+        tail += term
+        term *= count / (num - count + 1)
+    return min(1.0, 2 * tail * _seen(num, fewer))
 
 
 def mcnemar_mid_p(only_one: int, only_other: int) -> float:
     """Two-sided mid-p of McNemar's test (Fagerland, Lydersen and Laake 2013): the outcome itself counts by half.
 
     The exact test errs far below its level on few discordant problems; this one keeps it on average, at the price of
-    passing it a little here and there.
+    passing it a little here and there. 1 where the sides never differ, as then nothing was seen.
     """
-    num, fewer = only_one + only_other, min(only_one, only_other)
-    seen = math.comb(num, fewer) / 2**num
+    if only_one == only_other == 0:
+        return 1.0
+    seen = _seen(only_one + only_other, min(only_one, only_other))
     return mcnemar(only_one, only_other) - (seen / 2 if only_one == only_other else seen)
+
+
+def _seen(num: int, count: int) -> float:
+    """The chance of ``count`` heads of ``num`` fair coins; 0 where it is too small for a float."""
+    return math.comb(num, count) / 2**num
 
 
 def newcombe(both: int, only_one: int, only_other: int, neither: int, z: float = Z95) -> tuple[float, float]:
@@ -81,25 +90,6 @@ def _phi(both: int, only_one: int, only_other: int, neither: int) -> float:
 
 def _third_side(one: float, other: float, cosine: float) -> float:
     return math.sqrt(max(0.0, one * one - 2 * cosine * one * other + other * other))
-
-
-def non_inferiority(only_one: int, only_other: int, num: int, margin: float) -> float:
-    """One-sided p of "the first method's share is lower by ``margin`` or more" (Tango's 1998 score test).
-
-    Small means: not worse than the second method by the margin. ``num`` counts all pairs; 1 without a pair.
-    """
-    assert 0 < margin < 1, f"a margin of {margin}"
-    if num == 0:
-        return 1.0
-    # The most likely share of pairs that only the second method solves, were the difference exactly -margin.
-    b = only_one + only_other + (2 * num - only_one + only_other) * margin
-    c = only_other * margin * (1 + margin)
-    only_second = (b + math.sqrt(max(0.0, b * b - 8 * num * c))) / (4 * num)
-    variance = num * (2 * only_second - margin * (1 + margin))
-    shift = only_one - only_other + num * margin
-    if variance <= 0:
-        return 0.0 if shift > 0 else 1.0
-    return NormalDist().cdf(-shift / math.sqrt(variance))
 
 
 def min_detectable(discordant: int, num: int, power: float = POWER) -> float | None:

@@ -71,7 +71,8 @@ def test_agreement_counts_the_decisions_that_have_a_better_branch() -> None:
     assert (found.both, found.none, found.num_failed) == (1, 1, 1)
     assert (found.num_decisions, found.num_problems) == (8, 3)
     # Two problems say next to nothing, however many decisions they hold.
-    assert found.agreement.ci95 == (0, 1)
+    low, high = found.agreement.ci95
+    assert high - low > 0.95
     assert agreement_of("t", [decided(3, "")], [labelled(3, "")]).to_json()["agreement"]["ci95"] is None
 
 
