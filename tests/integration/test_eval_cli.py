@@ -136,6 +136,8 @@ def test_two_runs_are_compared_problem_by_problem(files: Files, tmp_path: Path) 
     assert_refused(run_here("eval", "--against", old, "--out", tmp_path / "nowhere"), "nowhere does not exist")
     assert_refused(run_here("eval", "--against", old, "--out", new, "--seed", "3"), "--seed has no place")
     assert_refused(run_here("eval", "--against", old), "name the other one with --out")
+    for margin in ("7", "0", "nan"):
+        assert_refused(run_here("eval", "--against", old, "--out", new, "--margin", margin), "--margin is", "share")
 
 
 def test_a_scorer_that_fails_too_often_stops_the_run_and_new_verdicts_cost_no_decoding(
