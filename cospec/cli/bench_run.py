@@ -99,13 +99,15 @@ def _report(bench: Bench, found: dict[str, Any]) -> None:
     """Write, draw and print; one JSON object where that is asked for."""
     from cospec.evaluation.bench.plots import plot_cells, plot_sweep
     from cospec.evaluation.bench.table import print_results
+    from cospec.evaluation.plots import plain_texts
 
     if bench.run:
         bench.run.finish(found)
-        if found["cells"]:
-            plot_cells(found, bench.run.directory / "cells.png")
-        for sweep in found["sweeps"]:
-            plot_sweep(sweep, bench.run.directory / f"sweep_{sweep['sweep']}.png")
+        with plain_texts():
+            if found["cells"]:
+                plot_cells(found, bench.run.directory / "cells.png")
+            for sweep in found["sweeps"]:
+                plot_sweep(sweep, bench.run.directory / f"sweep_{sweep['sweep']}.png")
     elif found["sweeps"]:
         found["left_out"].append("the plots of the sweeps are left out: add --out DIR")
     if bench.options.json:

@@ -152,19 +152,19 @@ def _print_report(report: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(markup=False, emoji=False)
     table = Table("package", "installed", "supported", "", title=f"cospec {report['cospec']}")
     for package in report["packages"]:
         mark = "ok" if package["fits"] else "missing" if package["installed"] is None else "outside the range"
         table.add_row(package["name"], package["installed"] or "-", package["supported"], mark)
     console.print(table)
     for line in _device_lines(report["devices"]):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     for capability in report["capabilities"]:
         state = "works" if capability["works"] else f"will not work: {capability['remedy']}"
-        console.print(f"{capability['name']}: {state}", markup=False, soft_wrap=True)
+        console.print(f"{capability['name']}: {state}", soft_wrap=True)
     for note in report["notes"]:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        console.print(f"note: {note}", soft_wrap=True)
 
 
 def _device_lines(devices: dict[str, Any]) -> list[str]:

@@ -35,7 +35,7 @@ def _bar(title: str, total: int) -> Iterator[Step]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     # Left alone, rich would send what is printed meanwhile to stderr, and with it the JSON lines meant for stdout.
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False) as bars:
         task = bars.add_task(title, total=total)

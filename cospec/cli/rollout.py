@@ -173,7 +173,8 @@ def report(summary: dict[str, Any], as_json: bool) -> None:
     table = Table("", "", show_header=False, title="rollouts")
     for name, value in summary.items():
         table.add_row(name.replace("_", " "), _shown(value))
-    Console().print(table)
+    # Paths may hold what looks like markup.
+    Console(markup=False, emoji=False).print(table)
 
 
 def _shown(value: Any) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _ALONE, _BASELINE, _ARBITER, _LINE = "#8a8f98", "#4c78a8", "#e4572e", "#3a3f47"
 
@@ -16,6 +18,20 @@ _ALONE, _BASELINE, _ARBITER, _LINE = "#8a8f98", "#4c78a8", "#e4572e", "#3a3f47"
 def plot_summary(summary: Mapping[str, Any], path: str | Path) -> None:
     """Write a PNG: accuracy with 95 % interval per method, and accuracy against tokens per round."""
     require_matplotlib()
+    with plain_texts():
+        figure = _draw(summary)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150, format="png")
+
+
+def plain_texts() -> AbstractContextManager[None]:
+    """Within it, names of methods are not formulas, whatever dollar signs they hold."""
+    import matplotlib as mpl
+
+    return mpl.rc_context({"text.parse_math": False})
+
+
+def _draw(summary: Mapping[str, Any]) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -26,8 +42,7 @@ def plot_summary(summary: Mapping[str, Any], path: str | Path) -> None:
     _plot_accuracy(left, methods, summary["union_accuracy"])
     _plot_trade(right, methods, summary["union_accuracy"])
     figure.suptitle(f"{summary['n']} problems, {summary['k']} draft tokens a round", fontsize=11)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, format="png")
+    return figure
 
 
 def require_matplotlib() -> None:

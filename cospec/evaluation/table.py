@@ -43,15 +43,21 @@ _AGAINST_COLUMNS = (
 _WIDTH = 132
 
 
-def print_summary(summary: Mapping[str, Any], console: Console | None = None) -> None:
+def print_summary(summary: Mapping[str, Any]) -> None:
     """Print the methods of every task side by side with what must be known beside them, and the means over tasks."""
-    console = console or Console()
-    console.width = max(console.width, _WIDTH)
+    console = wide_console(_WIDTH)
     tasks = summary["tasks"]
     for name, task in tasks.items():
         _print_task(name, task, len(tasks), console)
     if len(tasks) > 1:
         _print_macro(summary["macro"], console)
+
+
+def wide_console(width: int) -> Console:
+    """A console at least so wide that prints names as they are: they are the user's, and may look like markup."""
+    console = Console(markup=False, emoji=False)
+    console.width = max(console.width, width)
+    return console
 
 
 def _print_task(name: str, task: Mapping[str, Any], num_tasks: int, console: Console) -> None:
@@ -64,7 +70,7 @@ def _print_task(name: str, task: Mapping[str, Any], num_tasks: int, console: Con
         )
     console.print(table)
     for line in lines(task):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _print_macro(macro: Mapping[str, Any], console: Console) -> None:
@@ -81,10 +87,9 @@ def _print_macro(macro: Mapping[str, Any], console: Console) -> None:
     console.print(table)
 
 
-def print_against(compared: Mapping[str, Any], console: Console | None = None) -> None:
+def print_against(compared: Mapping[str, Any]) -> None:
     """Print two runs side by side: what the new one gains or loses, by task and method."""
-    console = console or Console()
-    console.width = max(console.width, _WIDTH)
+    console = wide_console(_WIDTH)
     for task, methods in compared["tasks"].items():
         table = _table(f"{task}: {compared['new']} against {compared['old']}", _AGAINST_COLUMNS)
         for name, method in methods.items():
@@ -100,7 +105,7 @@ def print_against(compared: Mapping[str, Any], console: Console | None = None) -
             )
         console.print(table)
     for line in [*compared["differences"], *(f"only in one run: {name}" for name in compared["left_out"])]:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from cospec.evaluation.bench.cells import PARTS
+from cospec.evaluation.table import wide_console
 
 _CELLS = (
     "engine",
@@ -44,16 +44,15 @@ _WIDTH = 190
 _STARVED = 0.93
 
 
-def print_results(found: Mapping[str, Any], console: Console | None = None) -> None:
+def print_results(found: Mapping[str, Any]) -> None:
     """Print a bench: the cells with the limit, or the sweeps."""
-    console = console or Console()
-    console.width = max(console.width, _WIDTH)
+    console = wide_console(_WIDTH)
     if found["cells"]:
         console.print(_cells(found))
     for sweep in found["sweeps"]:
         console.print(_sweep(sweep))
     for line in lines(found):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _cells(found: Mapping[str, Any]) -> Table:
