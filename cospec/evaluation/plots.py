@@ -54,7 +54,8 @@ def require_matplotlib() -> None:
 def _plot_accuracy(axes: Axes, methods: Mapping[str, Mapping[str, Any]], union: float | None) -> None:
     for row, method in enumerate(methods.values()):
         accuracy, (low, high) = 100 * method["accuracy"], method["ci95"]
-        spread = [[accuracy - 100 * low], [100 * high - accuracy]]
+        # Rounding must not make an arm of no length a negative one.
+        spread = [[max(0.0, accuracy - 100 * low)], [max(0.0, 100 * high - accuracy)]]
         axes.errorbar(accuracy, row, xerr=spread, fmt="o", color=_colour(method), capsize=3, markersize=7)
         axes.annotate(f"{accuracy:.1f}", (accuracy, row), (0, 7), textcoords="offset points", ha="center", fontsize=8)
     axes.set_yticks(range(len(methods)), list(methods))

@@ -6,15 +6,26 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from report_records import HOSTILE, Parsed, decision, rollout
-from report_runs import ARBITER, METHODS, hostile_rollouts, write_demo, write_evaluation, write_rollouts, write_training
+from report_runs import (
+    ARBITER,
+    METHODS,
+    hostile_rollouts,
+    summary,
+    write_demo,
+    write_evaluation,
+    write_rollouts,
+    write_training,
+)
 
 from cospec.evaluation.report import Report, ReportOptions, build_report, find_runs
 from cospec.evaluation.report import page as page_module
 from cospec.evaluation.report.text import plain
+from cospec.jsonl import write_json_atomic, write_jsonl_atomic
 from cospec.scoring.verdict import Verdict
 
 ASSETS = Path(page_module.__file__).parents[2] / "assets" / "report"
@@ -80,9 +91,51 @@ def test_a_damaged_record_is_named_and_a_torn_tail_passed_over(tmp_path: Path) -
     file.write_bytes(whole + whole[:100])
     report = build_report(find_runs([file]), ReportOptions())
     assert "3 rollouts" in report.html
+    assert any(f"{file} ends in a line that is not finished" in note for note in report.notes)
     file.write_bytes(b'{"blocks": []}\n' + whole)
     with pytest.raises(ValueError, match=r"rollouts\.jsonl:1: rollout None is not a record of this version"):
         build_report(find_runs([file]), ReportOptions())
+
+
+@pytest.mark.parametrize("whole_rows", [0, 2])
+def test_labels_that_are_still_being_written_do_not_refuse_the_page(
+    demo: Path, tmp_path: Path, whole_rows: int
+) -> None:
+    run = Path(shutil.copytree(demo, tmp_path / "run"))
+    rows = (run / "labels.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(rows) > whole_rows
+    (run / "labels.jsonl").write_bytes(b"".join(rows[:whole_rows]) + rows[whole_rows][:-9])
+    report = build_report(find_runs([run]), ReportOptions())
+    said = [note for note in report.notes if "not finished" in note]
+    assert len(said) == 1
+    assert said[0].startswith(f"{run / 'labels.jsonl'} ends in a line that is not finished, which is left out")
+    (run / "labels.jsonl").write_bytes(b"x\n" + rows[0])
+    with pytest.raises(ValueError, match=r"labels\.jsonl:1: not JSON"):
+        build_report(find_runs([run]), ReportOptions())
+
+
+def test_no_chart_takes_the_file_of_another(tmp_path: Path) -> None:
+    for name, tasks in (("eval", ("gsm8k", "GSM8K!", "x" * 300)), ("eval_gsm8k", ()), ("eval gsm8k", ())):
+        numbers = summary(tasks or ("maths",), 20)
+        write_json_atomic(tmp_path / name / "results.json", numbers)
+    for name in ("eval_accuracy", "eval accuracy"):
+        rows = [{"step": step, "tokens_per_round": 3.0} for step in range(3)]
+        write_jsonl_atomic(tmp_path / name / "metrics.jsonl", rows)
+    report = build_report(find_runs([tmp_path]), ReportOptions())
+    names = [chart.name for chart in report.charts]
+    # Two charts of each evaluation and of each of three tasks, one of each training, two of all methods in sum.
+    assert len(names) == len(set(names)) == 2 * (3 + 3) + 2 + 2
+    report.write(tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("*.png"))) == len(names)
+
+
+def test_intervals_without_length_are_drawn_although_rounding_sets_them_beside_their_values(tmp_path: Path) -> None:
+    numbers = summary(("maths",), 20)
+    for method in numbers["methods"].values():
+        beside = [value * (1 + 2**-52) for value in (method["accuracy"], method["tokens_per_round"] or 1.0)]
+        method["ci95"], method["tokens_per_round_ci95"] = ([value, value] for value in beside)
+    write_json_atomic(tmp_path / "results.json", numbers)
+    assert len(build_report(find_runs([tmp_path]), ReportOptions()).charts) == 4
 
 
 def test_an_unfinished_evaluation_is_counted_from_its_samples(tmp_path: Path) -> None:
@@ -185,7 +238,7 @@ def test_tables_have_scopes_and_charts_have_words(report: Report) -> None:
     assert all(chart.png.startswith(b"\x89PNG") for chart in report.charts)
     names = [chart.name for chart in report.charts]
     assert len(names) == len(set(names))
-    assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
+    assert all(re.fullmatch(r"[a-z0-9_-]+", name) for name in names)
     for wanted in ("accuracy_tokens_per_round", "accuracy_speed", "acceptance", "risk", "reward", "keep_rate", "loss"):
         assert any(wanted in name for name in names), wanted
 

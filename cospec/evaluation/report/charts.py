@@ -41,8 +41,8 @@ def _accuracy_chart(
             axes.errorbar(
                 x,
                 100 * accuracy,
-                xerr=None if spread is None else [[x - spread[0]], [spread[1] - x]],
-                yerr=[[100 * (accuracy - method.ci95[0])], [100 * (method.ci95[1] - accuracy)]],
+                xerr=None if spread is None else _arms(x, spread),
+                yerr=_arms(100 * accuracy, (100 * method.ci95[0], 100 * method.ci95[1])),
                 fmt=style.marker,
                 color=style.colour,
                 capsize=3,
@@ -61,6 +61,11 @@ def _accuracy_chart(
         return finish(figure, name, f"Accuracy against {axis}", f"Accuracy against {axis}. {words}.")
 
 
+def _arms(value: float, interval: Interval) -> list[list[float]]:
+    """The arms of an error bar. None is below 0, which rounding could make of one that has no length."""
+    return [[max(0.0, value - interval[0])], [max(0.0, interval[1] - value)]]
+
+
 def file_stem(text: str) -> str:
-    """A name as part of a file name and of an SVG id."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").lower() or "run"
+    """A name as part of a file name and of an SVG id: letters, digits and underscores, not too many for a file name."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").lower()[:80] or "run"

@@ -39,7 +39,7 @@ def training_charts(run: TrainingRun, stem: str, derived: Mapping[str, Mapping[i
     for metric, title in _METRICS.items():
         points = series(run.rows, metric) or sorted(derived.get(metric, {}).items())
         if len(points) > 1:
-            charts.append(_curve(points, f"{stem}_{metric}", title))
+            charts.append(_curve(points, f"{stem}-{metric}", title))
     return charts
 
 

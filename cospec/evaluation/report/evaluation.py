@@ -69,7 +69,7 @@ def read_evaluation(path: Path, name: str) -> EvaluationRun:
             verdicts=_verdicts(rows),
             is_finished=is_finished,
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{file} is not of this version ({type(error).__name__}: {error}): run `cospec eval` with the same --out "
             "again, or in a new directory"

@@ -71,6 +71,14 @@ class Findings:
     rollouts: tuple[RolloutFile, ...]
     labels: tuple[LabelFile, ...]
 
+    def files(self) -> list[Path]:
+        """The JSON Lines files that a process may still be writing."""
+        found = [run.path / SAMPLES for run in self.evaluations] + [run.path / METRICS for run in self.trainings]
+        for records in self.rollouts:
+            found += [*records.paths, *([records.labels] if records.labels else [])]
+        found += [file.path for file in self.labels]
+        return [path for path in dict.fromkeys(found) if path.is_file()]
+
     def lines(self) -> list[str]:
         """One line per finding, for people."""
         found = [f"evaluation {run.name}: {run.described()}" for run in self.evaluations]

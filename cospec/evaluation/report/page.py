@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,12 @@ from cospec.evaluation.report.find import Findings, TrainingRun
 from cospec.evaluation.report.numbers import Comparison
 from cospec.evaluation.report.profiles import acceptance_chart, profiles, risk_chart
 from cospec.evaluation.report.rollouts import Judge, RolloutSection, read_rollout_section
+from cospec.evaluation.report.rows import is_torn, whole_labels
 from cospec.evaluation.report.sources import Tokenizers
 from cospec.evaluation.report.text import plain, shortened, shown
 from cospec.evaluation.report.tokens import TokenTexts
 from cospec.jsonl import dumps
 from cospec.labels import complementarity
-from cospec.labels.run import read_labels
 from cospec.pair import PairSpec
 
 PAGE = "report.html"
@@ -99,7 +100,7 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
     empty = [file.name for file, section in zip(findings.rollouts, read, strict=True) if section is None]
     tokenizers = Tokenizers(options.pair)
     texts = [tokenizers.of(section.file) for section in sections]
-    notes = [*(f"{name} holds no records yet" for name in empty), *tokenizers.notes]
+    notes = [*(f"{name} holds no records yet" for name in empty), *_torn_notes(findings), *tokenizers.notes]
     if not every:
         notes.append(
             "there are no rollout records, so no decisions to show: write those of a method with `cospec rollout --out "
@@ -116,7 +117,7 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
         "notes": notes,
         "evaluations": evaluations,
         "sum_charts": sum_charts,
-        "labels": [(file.name, complementarity(read_labels(file.path))) for file in findings.labels],
+        "labels": [(file.name, complementarity(whole_labels(file.path))) for file in findings.labels],
         "without_decisions": [section.file.name for section in every if section not in sections],
         "trainings": trainings,
         "settings": _settings(findings),
@@ -125,6 +126,14 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
     charts = [chart for view in evaluations for _, drawn in view.parts for chart in drawn]
     charts += [*sum_charts, *(chart for view in trainings for chart in view.charts)]
     return Report(html, tuple(charts), tuple(notes))
+
+
+def _torn_notes(findings: Findings) -> list[str]:
+    return [
+        f"{path} ends in a line that is not finished, which is left out: something may still be writing it"
+        for path in findings.files()
+        if is_torn(path)
+    ]
 
 
 def _render_within_limit(
@@ -148,7 +157,8 @@ def _evaluation_views(runs: Sequence[EvaluationRun], looks: Mapping[str, Style])
     views = []
     for number, (run, stem) in enumerate(zip(runs, _stems([run.name for run in runs]), strict=True), start=1):
         compared = [run.whole, *run.tasks]
-        stems = _stems([stem, *(f"{stem}_{task.name}" for task in run.tasks)])
+        # No stem holds a hyphen, so that a run's task cannot share a name with another run.
+        stems = [stem, *(f"{stem}-{task}" for task in _stems([task.name for task in run.tasks]))]
         parts = [(part, accuracy_charts(part, end, looks)) for part, end in zip(compared, stems, strict=True)]
         views.append(_EvaluationView(run, f"evaluation-{number}", parts))
     return views
@@ -165,11 +175,12 @@ def _training_views(runs: Sequence[TrainingRun], sections: Sequence[RolloutSecti
 
 
 def _stems(names: Sequence[str]) -> list[str]:
-    """A stem of file names per run; the second of two that would be equal gets a number."""
+    """A stem of file names for each; of those that would be equal all but the first get a number."""
     found: list[str] = []
     for name in names:
         stem = file_stem(name)
-        found.append(stem if stem not in found else f"{stem}_{len(found) + 1}")
+        numbered = (f"{stem}_{number}" for number in itertools.count(2))
+        found.append(next(one for one in itertools.chain([stem], numbered) if one not in found))
     return found
 
 

@@ -11,9 +11,8 @@ from cospec.engine.metrics import ratio
 from cospec.engine.record import Rollout, rollout_from_json
 from cospec.evaluation.report.decisions import DecisionCollector, DecisionSet, Judged, Labels
 from cospec.evaluation.report.find import RolloutFile
-from cospec.evaluation.report.rows import numbered_rows
+from cospec.evaluation.report.rows import numbered_rows, whole_labels
 from cospec.labels.record import RolloutLabels, digest
-from cospec.labels.run import read_labels
 from cospec.scoring.verdict import Verdict
 
 #: Gives the verdict of a rollout whose record carries none, or None where it is not to be had.
@@ -56,7 +55,7 @@ def read_rollout_section(file: RolloutFile, list_size: int, num_texts: int, judg
 
 def _records(file: RolloutFile, judge: Judge) -> Iterator[tuple[int, Judged]]:
     """Each record with its training step, 0 for all others."""
-    labels = {row.id: row for row in read_labels(file.labels)} if file.labels else {}
+    labels = {row.id: row for row in whole_labels(file.labels)} if file.labels else {}
     for path in file.paths:
         for number, row in numbered_rows(path):
             if file.in_training:
