@@ -25,7 +25,7 @@ from report_runs import (
 from cospec.evaluation.report import Report, ReportOptions, build_report, find_runs
 from cospec.evaluation.report import page as page_module
 from cospec.evaluation.report.text import plain
-from cospec.jsonl import write_json_atomic, write_jsonl_atomic
+from cospec.jsonl import read_jsonl, write_json_atomic, write_jsonl_atomic
 from cospec.scoring.verdict import Verdict
 
 ASSETS = Path(page_module.__file__).parents[2] / "assets" / "report"
@@ -148,6 +148,17 @@ def test_an_unfinished_evaluation_is_counted_from_its_samples(tmp_path: Path) ->
         assert (method.right, method.num, method.tokens_per_round, method.keep_rate) == (right, len(HOSTILE), 3, 0.5)
         assert method.p is method.speed_ratio is None
     assert "Not finished" in build_report(find_runs([tmp_path / "cut"]), ReportOptions()).html
+
+
+def test_repeats_of_an_unfinished_evaluation_are_no_further_problems(tmp_path: Path) -> None:
+    run = write_evaluation(tmp_path / "cut", finished=False)
+    rows = list(read_jsonl(run / "samples.jsonl"))
+    once = find_runs([run]).evaluations[0].whole
+    write_jsonl_atomic(run / "samples.jsonl", [row | {"repeat": repeat} for row in rows for repeat in range(4)])
+    repeated = find_runs([run]).evaluations[0].whole
+    for before, now in zip(once.methods, repeated.methods, strict=True):
+        assert (now.num, now.accuracy) == (4 * before.num, before.accuracy)
+        assert now.ci95[0] < before.ci95[0] < before.ci95[1] < now.ci95[1]
 
 
 def test_several_tasks_are_shown_together_apart_and_in_the_mean(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from cospec.engine.metrics import ratio
+from cospec.evaluation.comparison import share_of
 from cospec.evaluation.report.numbers import Comparison, Interval, MacroNumbers, MethodNumbers
 from cospec.evaluation.report.rows import whole_rows
 from cospec.evaluation.run import RESULTS, SAMPLES, SETTINGS
-from cospec.evaluation.statistics import wilson
+from cospec.evaluation.sample import SampleKey
 from cospec.evaluation.table import lines
 from cospec.scoring.verdict import Verdict
 
@@ -181,21 +182,22 @@ def _counted(rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
 
 
 def _count(name: str, rows: Sequence[Mapping[str, Any]], described: Any) -> MethodNumbers:
-    failed = sum(row["verdict"] in ("timeout", "error") for row in rows)
-    right, num = sum(row["verdict"] == "right" for row in rows), len(rows) - failed
+    judged = [row for row in rows if row["verdict"] not in ("timeout", "error")]
+    keys = [SampleKey(row.get("task", ""), row["id"], row.get("repeat", 0)) for row in judged]
+    accuracy = share_of({key: row["verdict"] == "right" for key, row in zip(keys, judged, strict=True)})
     known = described if isinstance(described, Mapping) else {"rule": described or name}
     rounds = sum(row["num_rounds"] for row in rows)
     return MethodNumbers(
         name=name,
         rule=known["rule"],
         bonus=known.get("bonus"),
-        right=right,
-        num=num,
-        accuracy=ratio(right, num),
-        ci95=wilson(right, num),
+        right=accuracy.count,
+        num=accuracy.num,
+        accuracy=accuracy.share,
+        ci95=accuracy.ci95,
         tokens_per_round=ratio(sum(row["num_tokens"] for row in rows), rounds),
         keep_rate=ratio(sum(row["num_kept"] for row in rows), sum(row["num_mismatches"] for row in rows)),
-        num_failed=failed,
+        num_failed=len(rows) - len(judged),
         truncated=ratio(sum(row["finish_reason"] == "length" for row in rows), len(rows)),
         num_rounds=rounds,
     )
