@@ -209,7 +209,7 @@ def test_intervals_of_repeats_cover_what_they_estimate(num: int, share: float, s
 @pytest.mark.parametrize("num", [3, 4, 5, 8, 10, 20, 50, 200])
 @pytest.mark.parametrize("repeats", [1, 2, 4])
 def test_the_level_of_non_inferiority_is_kept_in_every_way_to_be_worse(num: int, repeats: int) -> None:
-    assert most_false_claims(num, repeats, runs=1500) <= 0.045
+    assert most_false_claims(num, repeats, runs=1500) <= 0.04
 
 
 @pytest.mark.slow
@@ -223,8 +223,8 @@ def test_intervals_of_repeats_cover_at_every_share_and_spread(num: int, repeats:
     ]
     assert np.mean(found) >= 0.95
     # Like Wilson's, it dips below its level at some shares near the ends.
-    assert np.mean(np.array(found) >= 0.93) >= 0.9
-    assert min(found) >= 0.88
+    assert sum(share < 0.93 for share in found) <= 1
+    assert min(found) >= 0.92
 
 
 @pytest.mark.slow
