@@ -9,7 +9,7 @@ import torch
 
 from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.block_length import best_length
-from cospec.engine.cache import CachedModel
+from cospec.engine.cached_model import CachedModel
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import ModelDrafter
 from cospec.engine.record import Bonus, Rollout, Sampling, Settings
