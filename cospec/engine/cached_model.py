@@ -74,7 +74,7 @@ class CachedModel:
         stop: int,
         rows: Tensor | None = None,
     ) -> Any:
-        """One pass of the model or its backbone that writes to ``slots`` (R, T) and reads from ``begin`` to ``stop``."""
+        """One pass of the model or its backbone, writing to ``slots`` (R, T), reading slots ``begin`` to ``stop``."""
         return module(
             input_ids=ids,
             attention_mask=mask,

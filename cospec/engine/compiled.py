@@ -27,12 +27,20 @@ _STRIDE = 512
 #: A pass is recorded at this use of its shape: the first ones let libraries choose and set up their kernels.
 _RECORDED_AT = 3
 
+#: What differs between passes of one shape: ids, starts and counts.
+Inputs = tuple[Tensor, Tensor, Tensor]
+Replay = Callable[[Inputs], Tensor]
+#: Makes a recording, given the model, the inputs and the line.
+Record = Callable[[CachedModel, Inputs, Tensor], Replay]
+
 
 def compiled_pass(mode: CompileMode, device: torch.device) -> AppendPass:
     """What runs a model's passes in this mode; ValueError where it cannot work."""
     if mode == "graphs":
         if device.type != "cuda":
-            raise ValueError(f"compile mode 'graphs' records CUDA graphs, and the pair is on {device.type}: use 'inductor'")
+            raise ValueError(
+                f"compile mode 'graphs' records CUDA graphs, and the pair is on {device.type}: use 'inductor'"
+            )
         return RecordedPasses(CudaGraph)
     if mode != "inductor":
         raise ValueError(f"compile mode is {mode!r}: choose 'inductor' or 'graphs'")
@@ -52,22 +60,19 @@ def _inductor_pass() -> AppendPass:
 class CudaGraph:
     """A pass recorded once and replayed on other ids, at places as far as ``line`` reaches."""
 
-    def __init__(self, cached: CachedModel, inputs: tuple[Tensor, Tensor, Tensor], line: Tensor) -> None:
-        self._inputs = tuple(tensor.clone() for tensor in inputs)
+    def __init__(self, cached: CachedModel, inputs: Inputs, line: Tensor) -> None:
+        ids, starts, counts = inputs
+        self._inputs = ids.clone(), starts.clone(), counts.clone()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._logits = append_pass(cached, *self._inputs, line)
 
-    def __call__(self, inputs: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def __call__(self, inputs: Inputs) -> Tensor:
         """Logits of ``inputs`` (ids, starts, counts), of the shapes it was recorded with."""
         for own, given in zip(self._inputs, inputs, strict=True):
             own.copy_(given)
         self._graph.replay()
         return self._logits.clone()
-
-
-#: Makes a recording: given the model, the inputs and the line.
-Record = Callable[[CachedModel, tuple[Tensor, Tensor, Tensor], Tensor], Callable[[tuple[Tensor, Tensor, Tensor]], Tensor]]
 
 
 class RecordedPasses:
@@ -94,11 +99,9 @@ class _Shapes:
     def __init__(self, num_rows: int) -> None:
         self.num_rows = num_rows
         self._uses: dict[tuple[int, int], int] = {}
-        self._recorded: dict[tuple[int, int], Callable[[tuple[Tensor, Tensor, Tensor]], Tensor]] = {}
+        self._recorded: dict[tuple[int, int], Replay] = {}
 
-    def run(
-        self, record: Record, cached: CachedModel, inputs: tuple[Tensor, Tensor, Tensor], line: Tensor
-    ) -> Tensor:
+    def run(self, record: Record, cached: CachedModel, inputs: Inputs, line: Tensor) -> Tensor:
         shape = inputs[0].shape[1], len(line)
         self._uses[shape] = self._uses.get(shape, 0) + 1
         if self._uses[shape] < _RECORDED_AT:

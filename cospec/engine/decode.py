@@ -29,9 +29,9 @@ class Engine:
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
     takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
     for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
-    once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. ``compile_mode`` compiles the
-    passes over the texts (`cospec.engine.compiled`). Raises ValueError for settings that cannot work. `clock`
-    accumulates where the time went.
+    once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. ``compile_mode`` says how
+    the passes over the texts are compiled, if at all (`cospec.engine.compiled`). Raises ValueError for settings that cannot
+    work. `clock` accumulates where the time went.
     """
 
     def __init__(

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from cospec.engine.record import Sampling
 
-
 _ALL_BITS = (1 << 64) - 1
 
 
