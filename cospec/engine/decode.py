@@ -30,8 +30,8 @@ class Engine:
     takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
     for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
     once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. ``compile_mode`` says how
-    the passes over the texts are compiled, if at all (`cospec.engine.compiled`). Raises ValueError for settings that cannot
-    work. `clock` accumulates where the time went.
+    passes over the texts are compiled, if at all (`cospec.engine.compiled`). `clock` accumulates where the time went.
+    Raises ValueError for settings that cannot work.
     """
 
     def __init__(
