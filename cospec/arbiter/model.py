@@ -14,8 +14,9 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
 from cospec.arbiter.layout import Packed, context_mask, region_mask, region_rows, region_width
-from cospec.engine.cache import CachedModel, cache_argument
-from cospec.engine.masks import attention_masks
+from cospec.engine.cache import cache_argument
+from cospec.engine.cached_model import CachedModel
+from cospec.engine.masks import Masks
 from cospec.engine.record import ContextCache
 from cospec.engine.rules import Regions
 
@@ -69,7 +70,8 @@ class ArbiterNet(nn.Module):
         ids = torch.cat([packed.context_ids, packed.region_ids], dim=1)
         upper = nn.functional.pad(context_mask(packed), (0, regions))
         positions = torch.cat([_positions(packed), packed.region_positions], dim=1)
-        mask = attention_masks(torch.cat([upper, region_mask(packed)], dim=1), positions, positions, self.backbone)
+        allowed = torch.cat([upper, region_mask(packed)], dim=1)
+        mask = Masks.of(self.backbone)(allowed, positions, positions)
         output = self.backbone(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False)
         return output.last_hidden_state[:, size:]
 
@@ -90,14 +92,14 @@ class ArbiterNet(nn.Module):
         with torch.no_grad():
             plain(
                 input_ids=packed.context_ids,
-                attention_mask=attention_masks(context_mask(packed), context, context, plain),
+                attention_mask=Masks.of(plain)(context_mask(packed), context, context),
                 position_ids=context,
                 use_cache=True,
                 **{name: cache},
             )
         return self.backbone(
             input_ids=packed.region_ids,
-            attention_mask=attention_masks(region_mask(packed), packed.region_positions, keys, self.backbone),
+            attention_mask=Masks.of(self.backbone)(region_mask(packed), packed.region_positions, keys),
             position_ids=packed.region_positions,
             use_cache=True,
             **{name: cache},
@@ -216,8 +218,10 @@ class ArbiterScorer:
             slots, allowed = torch.cat([pending[2], slots], 1), torch.cat([pending[3], allowed], 1)
             cached.cache.lengths[rows] = lengths
         everyone = len(rows) == cached.cache.num_rows
-        cached.cache.plan(slots, slice(0, scratch + stop), None if everyone else rows)
-        hidden = cached.forward(ids, positions, allowed, keys).last_hidden_state
+        mask = cached.masks(allowed, positions, keys)
+        hidden = cached.forward(
+            cached.model, ids, positions, slots, mask, begin=0, stop=scratch + stop, rows=None if everyone else rows
+        ).last_hidden_state
         first = num_pending + 1
         return self.net.head(hidden[:, first : first + num_drafts])
 

@@ -6,6 +6,7 @@ from cospec.cli import bench_options as own
 from cospec.cli.eval_options import ArbitersOption, DataOption, NumOption, TaskOption
 from cospec.cli.options import (
     AttnOption,
+    CompileOption,
     DeviceOption,
     DraftOption,
     DtypeOption,
@@ -41,6 +42,7 @@ def command(
     vllm_option: own.VllmOption = None,
     sweep: own.SweepOption = None,
     sweep_to: own.SweepToOption = None,
+    compile_mode: CompileOption = None,
     out: own.OutOption = None,
     device: DeviceOption = None,
     dtype: DtypeOption = None,

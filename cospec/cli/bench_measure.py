@@ -63,7 +63,8 @@ def _contenders(bench: Bench) -> tuple[list[Contender], list[str]]:
     pair, work, batches = bench.pair, bench.work, bench.options.batches
     found: list[Contender] = []
     for batch in batches:
-        found += [OurContender(pair, work, name, rule, batch) for name, rule in bench.rules.items()]
+        for mode in (None, bench.options.compile_mode) if bench.options.compile_mode else (None,):
+            found += [OurContender(pair, work, name, rule, batch, mode) for name, rule in bench.rules.items()]
     found += [GenerateContender(pair, work, (batch,)) for batch in batches]
     refusal = assisted_refusal(pair)
     if refusal is None:

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
+    from cospec.engine.compiled import CompileMode
 
 SweepKind = Literal["context", "batch"]
 #: What a sweep can be over, as `cospec.evaluation.bench.sweep` has them.
@@ -64,6 +65,7 @@ class BenchOptions:
     vllm_option: list[str] | None
     sweep: list[str] | None
     sweep_to: int | None
+    compile_mode: CompileMode | None
     out: Path | None
     device: str | None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
@@ -129,6 +131,8 @@ class BenchOptions:
             raise ValueError("--sweep-to ends one sweep: give exactly one --sweep with it")
         if self.sweep and self.vllm_python is not None:
             raise ValueError("--sweep measures this engine's rounds, and --vllm-python has no place in it: drop one")
+        if self.sweep and self.compile_mode is not None:
+            raise ValueError("--sweep measures plain passes, and --compile has no place in it: drop one")
         if self.sweep and self.batch and ("batch" in self.sweep or len(self.batch) > 1):
             raise ValueError(
                 "a sweep of the batch takes no --batch and one of the context a single one: drop what is too much"

@@ -41,6 +41,7 @@ def bench_settings(
         "eos_token_ids": list(work.eos_token_ids),
         "batches": list(options.batches),
         "arbiters": _arbiters(choices),
+        "compile": options.compile_mode,
         "sweep": list(options.sweeps),
         "sweep_to": options.sweep_to,
         "vllm": None if vllm is None else {"version": vllm, "options": options.extra_vllm()},

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cospec.cli.options import require_pair_choice
 
 if TYPE_CHECKING:
+    from cospec.engine.compiled import CompileMode
     from cospec.engine.decode import Engine
     from cospec.engine.record import Bonus, Sampling
     from cospec.engine.rules import Rule
@@ -130,6 +131,7 @@ class DecodeOptions:
     stop: tuple[str, ...] = ()
     batch_size: int = 8
     seed: int = 0
+    compile_mode: CompileMode | None = None
 
     def __post_init__(self) -> None:
         from cospec.engine.text import check_readable
@@ -177,6 +179,7 @@ def decode_options(
     max_new_tokens: int,
     batch_size: int,
     seed: int,
+    compile_mode: CompileMode | None,
 ) -> DecodeOptions:
     """`DecodeOptions` from the options as typer hands them over."""
     from cospec.engine.record import Sampling
@@ -191,6 +194,7 @@ def decode_options(
         stop=tuple(stop or ()),
         batch_size=batch_size,
         seed=seed,
+        compile_mode=compile_mode,
     )
 
 

@@ -86,6 +86,13 @@ CostRatioOption = Annotated[
         help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time.",
     ),
 ]
+CompileOption = Annotated[
+    Literal["inductor", "graphs"] | None,
+    typer.Option(
+        "--compile",
+        help="Compile the passes over the texts: inductor, or CUDA graphs. Pays for itself in long runs only.",
+    ),
+]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", help="Most tokens to write for a prompt.")]
 EosOption = Annotated[
     list[int] | None,

@@ -8,7 +8,7 @@ import time
 import torch
 from transformers import PreTrainedModel
 
-from cospec.engine.cache import CachedModel
+from cospec.engine.cached_model import CachedModel
 from cospec.pair import Pair
 
 _REPEATS = 7

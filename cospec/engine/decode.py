@@ -9,7 +9,8 @@ import torch
 
 from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.block_length import best_length
-from cospec.engine.cache import CachedModel
+from cospec.engine.cached_model import CachedModel
+from cospec.engine.compiled import CompileMode, compiled_pass
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import ModelDrafter
 from cospec.engine.record import Bonus, Rollout, Sampling, Settings
@@ -17,7 +18,7 @@ from cospec.engine.request import Request, check_request
 from cospec.engine.round import Clock, Models, play_round
 from cospec.engine.row import Row, blocks_of
 from cospec.engine.rules import ArbiterRule, Rule
-from cospec.engine.sampling import CounterDraws, Draws, round_keys
+from cospec.engine.sampling import CounterDraws, Draws, round_key
 from cospec.engine.text import TextStream, check_stops
 from cospec.pair import Pair
 
@@ -28,8 +29,9 @@ class Engine:
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
     takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
     for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
-    once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. Raises ValueError for
-    settings that cannot work. `clock` accumulates where the time went.
+    once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. ``compile_mode`` says how
+    passes over the texts are compiled, if at all (`cospec.engine.compiled`). `clock` accumulates where the time went.
+    Raises ValueError for settings that cannot work.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Engine:
         seed: int = 0,
         cost_ratio: float | None = None,
         prefill_chunk: int = 512,
+        compile_mode: CompileMode | None = None,
         draws: Draws | None = None,
     ) -> None:
         for name, value in (("num_draft_tokens", num_draft_tokens), ("max_new_tokens", max_new_tokens)):
@@ -65,6 +68,7 @@ class Engine:
         self.pair, self.rule, self.batch_size, self.prefill_chunk = pair, rule, batch_size, prefill_chunk
         self.draws = draws or CounterDraws()
         self.clock = Clock()
+        self._pass = compiled_pass(compile_mode, pair.device) if compile_mode else None
         arbiter = rule if isinstance(rule, ArbiterRule) else None
         self._scorer = arbiter.scorer if arbiter else None
         eos = pair.eos_token_ids if eos_token_ids is None else eos_token_ids
@@ -133,11 +137,10 @@ class _Batch:
         self.device = pair.device
         self.ids = torch.zeros(num_rows, longest + slack, dtype=torch.long, device=self.device)
         eos_ids = torch.tensor(settings.eos_token_ids, dtype=torch.long, device=self.device)
-        target = CachedModel(pair.target, num_rows, longest + slack)
+        target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass)
         # A region has at most 2n + 3 tokens (method section 2).
-        draft = CachedModel(
-            pair.draft, num_rows, min(longest, pair.draft_context) + slack, scratch=2 * engine.max_drafts + 3
-        )
+        scratch, capacity = 2 * engine.max_drafts + 3, min(longest, pair.draft_context) + slack
+        draft = CachedModel(pair.draft, num_rows, capacity, scratch, run=engine._pass)
         drafter = ModelDrafter(draft, pair.vocab_size, eos_ids)
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
@@ -154,6 +157,9 @@ class _Batch:
     def _limit(self, request: Request) -> int:
         cap = self._settings(request).max_new_tokens
         return min(len(request.prompt_ids) + cap, self.engine.pair.target_context)
+
+    def _sampling(self) -> BatchSampling:
+        return BatchSampling([row.settings.sampling for _, row in self.rows], self.seen, self.device)
 
     def _stream(self, request: Request) -> TextStream | None:
         stops = self._settings(request).stop
@@ -203,16 +209,18 @@ class _Batch:
         """What the round works on, and the most positions any row may draft."""
         rows = [row for _, row in self.rows]
         limits = [self._draft_limit(row) for row in rows]
-        keys = torch.tensor([row.key for row in rows], dtype=torch.long, device=self.device)
-        rounds = torch.tensor([len(row.blocks) for row in rows], dtype=torch.long, device=self.device)
+        lengths, room = [row.length for row in rows], [row.limit - row.length for row in rows]
+        keys = [round_key(row.key, len(row.blocks)) for row in rows]
+        # All in one transfer.
+        numbers = torch.tensor([lengths, limits, room, keys], dtype=torch.long, device=self.device)
         contexts = Contexts(
             ids=self.ids,
-            lengths=torch.tensor([row.length for row in rows], device=self.device),
-            limits=torch.tensor(limits, device=self.device),
-            room=torch.tensor([row.limit - row.length for row in rows], device=self.device),
-            keys=round_keys(keys, rounds),
-            sampling=BatchSampling([row.settings.sampling for row in rows], self.seen, self.device),
-            longest=max(row.length for row in rows),
+            lengths=numbers[0],
+            limits=numbers[1],
+            room=numbers[2],
+            keys=numbers[3],
+            sampling=self.sampling,
+            longest=max(lengths),
             num_lacking=max(row.num_lacking for row in rows),
         )
         return contexts, max(limits)
@@ -243,6 +251,7 @@ class _Batch:
         self.ids = self.ids[index]
         if self.seen is not None:
             self.seen = self.seen[index]
+        self.sampling = self._sampling()
         self.models.target.cache.select_rows(index)
         self.models.drafter.cached.cache.select_rows(index)
         if self.scorer:
@@ -262,6 +271,7 @@ class _Batch:
             if self.seen is not None:
                 self.seen[place] = False
                 self.seen[place, prompt] = True
+        self.sampling = self._sampling()
         lengths = {place: self.rows[place][1].length for place in places}
         drafts, context, chunk = self.engine.rule.drafts, self.engine.pair.draft_context, self.engine.prefill_chunk
         short = {place: length for place, length in lengths.items() if drafts and length <= context}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -9,33 +11,44 @@ from transformers import PreTrainedModel
 from cospec.windows import window_of
 
 
-def attention_masks(
-    allowed: Tensor, positions: Tensor, key_positions: Tensor, model: PreTrainedModel
-) -> Tensor | dict[str, Tensor]:
-    """The mask of a pass, or one for each kind of layer where some have a sliding window.
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Makes the masks of one model: its sliding ``window`` and ``kinds`` of layers, if it has any.
 
-    ``allowed`` (R, T, S) is True where a query at ``positions`` (R, T) may attend to a key at ``key_positions``
-    (R or 1, S). Raises ValueError for an attention implementation that ignores 4-D masks.
+    ``additive`` is the dtype of the additive masks that eager attention takes, None where bool ones are taken.
     """
-    config = model.config.get_text_config()
-    window = window_of(config)
-    if window is None:
-        return _in_form(allowed, model)
-    near = key_positions[:, None] > positions[..., None] - window
-    kinds = getattr(config, "layer_types", None)
-    if not kinds:
-        return _in_form(allowed & near, model)
-    return {kind: _in_form(allowed & near if kind == "sliding_attention" else allowed, model) for kind in set(kinds)}
 
+    window: int | None
+    kinds: tuple[str, ...]
+    additive: torch.dtype | None
 
-def _in_form(allowed: Tensor, model: PreTrainedModel) -> Tensor:
-    """(R, 1, T, S): bool for sdpa, additive for eager."""
-    implementation = model.config._attn_implementation
-    if implementation == "sdpa":
-        return allowed[:, None]
-    if implementation == "eager":
-        dtype = next(model.parameters()).dtype
-        return torch.where(allowed[:, None], 0.0, torch.finfo(dtype).min).to(dtype)
-    raise ValueError(
-        f"attention implementation {implementation!r} cannot take the engine's 4-D mask: set attn to 'sdpa' or 'eager'"
-    )
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> Masks:
+        """Raises ValueError for an attention implementation that ignores 4-D masks."""
+        config, implementation = model.config.get_text_config(), model.config._attn_implementation
+        if implementation not in ("sdpa", "eager"):
+            raise ValueError(
+                f"attention implementation {implementation!r} cannot take the engine's 4-D mask: set attn to 'sdpa' or "
+                "'eager'"
+            )
+        kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
+        return cls(window_of(config), kinds, next(model.parameters()).dtype if implementation == "eager" else None)
+
+    def __call__(self, allowed: Tensor, positions: Tensor, key_positions: Tensor) -> Tensor | dict[str, Tensor]:
+        """The mask of a pass, or one for each kind of layer where some have a sliding window.
+
+        ``allowed`` (R, T, S) is True where a query at ``positions`` (R, T) may attend to a key at ``key_positions``
+        (R or 1, S).
+        """
+        if self.window is None:
+            return self._in_form(allowed)
+        near = allowed & (key_positions[:, None] > positions[..., None] - self.window)
+        if not self.kinds:
+            return self._in_form(near)
+        return {kind: self._in_form(near if kind == "sliding_attention" else allowed) for kind in self.kinds}
+
+    def _in_form(self, allowed: Tensor) -> Tensor:
+        """(R, 1, T, S): bool for sdpa, additive for eager."""
+        if self.additive is None:
+            return allowed[:, None]
+        return torch.where(allowed[:, None], 0.0, torch.finfo(self.additive).min).to(self.additive)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cospec.engine.batch_sampling import BatchSampling
-from cospec.engine.cache import CachedModel
+from cospec.engine.cached_model import CachedModel
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import Draft, ModelDrafter
 from cospec.engine.rules import Regions, RoundView, Rule
@@ -112,8 +112,8 @@ def verify(target: CachedModel, contexts: Contexts, draft: Draft, bonus: bool, v
     fed = draft.ids if bonus else draft.ids[:, :-1]
     last = contexts.ids.gather(1, contexts.lengths[:, None] - 1)
     counts = 1 + (draft.num_positions - int(not bonus)).clamp_min(0)
-    output = target.append(torch.cat([last, fed], dim=1), counts, contexts.longest - 1)
-    return output.logits[..., :vocab_size].float()
+    logits = target.append(torch.cat([last, fed], dim=1), counts, contexts.longest - 1)
+    return logits[..., :vocab_size].float()
 
 
 def target_choice(

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from cospec.engine.record import Sampling
 
+_ALL_BITS = (1 << 64) - 1
+
 
 class Stream(IntEnum):
     """Separate streams, so that one rule's use of a draw never shifts another's."""
@@ -64,9 +66,12 @@ def request_key(seed: int, request: str | int) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-def round_keys(request_keys: Tensor, rounds: Tensor) -> Tensor:
-    """Keys (B,) of the rows' present rounds."""
-    return mix(request_keys + rounds * 0x632BE5AB)
+def round_key(key: int, number: int) -> int:
+    """The key of a request's round: splitmix64's finaliser once more, on the host, where the next round begins."""
+    x = (key + number * 0x632BE5AB + 0x9E3779B97F4A7C15) & _ALL_BITS
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _ALL_BITS
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _ALL_BITS
+    return _signed(x ^ (x >> 31))
 
 
 def mix(x: Tensor) -> Tensor:

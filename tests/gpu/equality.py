@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from compiled import MODES
 from methods import generated
 from random_arbiter import random_scorer
 
@@ -21,8 +21,6 @@ from cospec.pair import ModelSpec, Pair, PairSpec, load_pair
 from cospec.prompts import prompt_ids
 from cospec.tasks.word_problems import generate
 
-#: The option of `Engine` that compiles its passes, on a GPU into CUDA graphs.
-GRAPHS_OPTION = "compile"
 LORA_R = 8
 
 Texts = list[list[int]]
@@ -106,9 +104,10 @@ def arbiter_checks(subject: Subject, eager: Subject, cache: ContextCache) -> Ite
 
 def graphs_check(subject: Subject) -> tuple[bool | None, str | None]:
     """Whether compiled passes write what plain ones do, and where not; None and the reason where there are none."""
-    if GRAPHS_OPTION not in inspect.signature(Engine).parameters:
-        return None, f"Engine has no option {GRAPHS_OPTION!r}"
-    found = ids_of(subject.decode("strict", **{GRAPHS_OPTION: True}))
+    mode = MODES.get(subject.pair.device.type)
+    if mode is None:
+        return None, f"nothing compiles passes on {subject.pair.device.type}"
+    found = ids_of(subject.decode("strict", compile_mode=mode))
     difference = texts_differ(subject, found, ids_of(subject.decode("strict")))
     return difference is None, difference
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from compiled import compiled_beside_plain
 from equality import checks, graphs_check, tiny_subject
 from launches import Window, launches
 from made_pair import PARTED, MadePair, make_pair
@@ -100,6 +101,7 @@ def measure_speed(results: Results, size: Size, device: torch.device) -> None:
     results.put(ratios=ratios(bench.cells))
     for name, ratio in results.found["ratios"].items():
         say(f"{name}: {ratio:.2f}")
+    compiled_beside_plain(results, size, made)
     # Behind all timing: once a profiler was on, launches may stay slower.
     profile_rounds(results, size, made, methods)
 

@@ -10,6 +10,7 @@ import torch
 from transformers import GenerationConfig
 
 from cospec.arbiter.model import ArbiterScorer
+from cospec.engine.compiled import CompileMode
 from cospec.engine.decode import Engine
 from cospec.engine.metrics import Acceptance, acceptance
 from cospec.engine.request import Request
@@ -49,6 +50,7 @@ class Ours:
     rule: Rule
     num_draft_tokens: int
     engine: str = "cospec"
+    compile_mode: CompileMode | None = None
 
     @property
     def scorer(self) -> ArbiterScorer | None:
@@ -63,6 +65,7 @@ class Ours:
             num_draft_tokens=self.num_draft_tokens,
             max_new_tokens=num_new,
             batch_size=together,
+            compile_mode=self.compile_mode,
         )
         rollouts = engine.rollouts([Request(place, prompt) for place, prompt in enumerate(prompts)])
         return Written([list(rollout.output_ids) for rollout in rollouts], acceptance(rollouts))

@@ -28,7 +28,8 @@ from cospec.arbiter.layout import (
     region_width,
 )
 from cospec.arbiter.model import ArbiterScorer, LoraSpec, new_arbiter, separator
-from cospec.engine.cache import CachedModel, cache_argument
+from cospec.engine.cache import cache_argument
+from cospec.engine.cached_model import CachedModel
 from cospec.engine.decode import Engine
 from cospec.engine.record import Block, Bonus, ContextCache, Rollout, Sampling
 from cospec.engine.request import Request
@@ -569,7 +570,6 @@ def test_separator_and_context_cache_are_checked(llama: Pair) -> None:
 def test_an_attention_that_ignores_masks_is_refused(llama: Pair) -> None:
     draft = tiny_model(tiny_config("llama"), seed=1)
     draft.config._attn_implementation = "flash_attention_2"
-    cached = CachedModel(draft, 1, 8)
     with pytest.raises(ValueError, match="set attn to 'sdpa' or 'eager'"):
-        cached.append(torch.tensor([[5]]), torch.tensor([1]), 0)
+        CachedModel(draft, 1, 8)
     assert dataclasses.replace(llama, draft=draft).draft is draft

@@ -25,7 +25,7 @@ from cospec.engine.sampling import (
     processed_rows,
     request_key,
     residual_rows,
-    round_keys,
+    round_key,
     uniform,
 )
 from cospec.pair import Pair
@@ -149,8 +149,7 @@ def test_bad_sampling_values_are_refused(values: dict[str, float], message: str)
 
 
 def keys_of(num: int, seed: int = 0, round_number: int = 0) -> Tensor:
-    requests = torch.tensor([request_key(seed, i) for i in range(num)])
-    return round_keys(requests, torch.full_like(requests, round_number))
+    return torch.tensor([round_key(request_key(seed, i), round_number) for i in range(num)])
 
 
 def chi_square(counts: Tensor, expected: Tensor) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cospec.engine.cache import CachedModel
+from cospec.engine.cached_model import CachedModel
 from cospec.engine.contexts import Contexts
 from cospec.engine.sampling import Draws, Stream
 
@@ -47,8 +47,8 @@ class ModelDrafter:
                 proposed[:, step] = draws.categorical(rows_q[-1], contexts.keys, Stream.DRAFT, step)
             if step + 1 < num_steps:
                 counts = (limits > step + 1).long()
-                output = self.cached.append(proposed[:, step, None], counts, contexts.longest + step)
-                logits = output.logits[:, 0, : self.vocab_size]
+                logits = self.cached.append(proposed[:, step, None], counts, contexts.longest + step)
+                logits = logits[:, 0, : self.vocab_size]
         num_positions = torch.minimum(limits, _first(torch.isin(proposed, self.eos_ids)) + 1)
         return Draft(proposed, num_positions, torch.stack(rows_q, 1) if rows_q else None)
 
@@ -61,7 +61,7 @@ class ModelDrafter:
         counts = torch.where(contexts.limits > 0, contexts.lengths - have, 0)
         columns = torch.arange(contexts.num_lacking, device=ids.device)
         places = (have[:, None] + columns).clamp_max(ids.shape[1] - 1)
-        logits = self.cached.append(ids.gather(1, places), counts, contexts.longest - 1).logits
+        logits = self.cached.append(ids.gather(1, places), counts, contexts.longest - 1)
         last = (counts - 1).clamp_min(0)
         return logits[torch.arange(len(ids), device=ids.device), last, : self.vocab_size]
 

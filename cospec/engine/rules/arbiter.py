@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cospec.engine.cache import CachedModel
+from cospec.engine.cached_model import CachedModel
 from cospec.engine.record import Bonus, ContextCache
 from cospec.engine.rules.base import Regions, RoundView, Verdict
 from cospec.engine.sampling import Stream

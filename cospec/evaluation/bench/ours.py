@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cospec.arbiter.model import ArbiterScorer
+from cospec.engine.compiled import CompileMode
 from cospec.engine.decode import Engine
 from cospec.engine.rules import ArbiterRule, Rule
 from cospec.evaluation.bench.cells import OURS, CellKey, Measured
@@ -19,24 +20,27 @@ TARGET, STRICT = "target", "strict"
 
 @dataclass(frozen=True, slots=True)
 class OurContender:
-    """A rule in this package's engine; ``method`` is the name it goes by."""
+    """A rule in this package's engine; ``method`` is the name it goes by. Compiled, it is an engine of its own."""
 
     pair: Pair
     work: Workload
     method: str
     rule: Rule
     batch: int
+    compile_mode: CompileMode | None = None
     context: int | None = None
 
     @property
     def keys(self) -> tuple[CellKey, ...]:
-        return (CellKey(OURS, self.method, self.batch, self.context),)
+        engine = OURS if self.compile_mode is None else f"{OURS} {self.compile_mode}"
+        return (CellKey(engine, self.method, self.batch, self.context),)
 
     def note(self, key: CellKey) -> str | None:
         return None
 
     def warm_up(self) -> None:
-        work = self.work.warm_up(self.batch)
+        # A program is compiled when its shape first occurs, so that nothing less than the whole run meets them all.
+        work = self.work if self.compile_mode else self.work.warm_up(self.batch)
         self._engine(work).rollouts(work.requests)
 
     def run(self) -> Measured:
@@ -46,7 +50,7 @@ class OurContender:
             seconds=spent.seconds,
             output_ids=tuple(rollout.output_ids for rollout in rollouts),
             num_rounds=sum(rollout.num_rounds for rollout in rollouts),
-            forwards=spent.forwards,
+            forwards=None if self.compile_mode else spent.forwards,
             peak_mb=spent.peak_mb,
             cpu_s=spent.cpu_s,
         )
@@ -59,9 +63,13 @@ class OurContender:
             max_new_tokens=work.max_new_tokens,
             eos_token_ids=work.eos_token_ids,
             batch_size=self.batch,
+            compile_mode=self.compile_mode,
         )
 
     def _timer(self) -> ForwardTimer:
+        if self.compile_mode:
+            # Hooks have no place in a compiled pass.
+            return ForwardTimer(self.pair.device)
         timer = pair_timer(self.pair)
         if isinstance(self.rule, ArbiterRule):
             watch_arbiter(timer, self.rule)

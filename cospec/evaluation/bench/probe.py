@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cospec.arbiter.layout import region_width
-from cospec.engine.cache import CachedModel
+from cospec.engine.cached_model import CachedModel
 from cospec.engine.rules import ArbiterRule, Regions
 from cospec.evaluation.bench.cells import OURS, CellKey, Part, Sample
 from cospec.evaluation.bench.forwards import ForwardTimer, wait_for

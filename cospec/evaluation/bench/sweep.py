@@ -80,7 +80,7 @@ def sweep_contenders(
         requests = tuple(Request(row, prompt) for row in range(num_rows))
         here = replace(work, requests=requests, eos_token_ids=())
         context = length if found.kind == "context" else None
-        contenders += [OurContender(pair, here, name, rule, num_rows, context) for name, rule in rules.items()]
+        contenders += [OurContender(pair, here, name, rule, num_rows, context=context) for name, rule in rules.items()]
     return contenders
 
 

@@ -1,0 +1,114 @@
+"""CachedModel: a causal LM over a SlotCache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cospec.engine.cache import PassCache, SlotCache, cache_argument
+from cospec.engine.masks import Masks
+
+#: How `append_pass` is run: as it is, or compiled (`cospec.engine.compiled`).
+AppendPass = Callable[["CachedModel", Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+class CachedModel:
+    """A causal LM over a SlotCache: append tokens at each row's end, or look at a region that leaves no trace.
+
+    ``run`` takes the passes over all rows, None for `append_pass` itself.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, num_rows: int, capacity: int, scratch: int = 0, run: AppendPass | None = None
+    ) -> None:
+        self.model = model
+        self.device = next(model.parameters()).device
+        self.cache = SlotCache(num_rows, capacity, scratch, self.device)
+        self.masks = Masks.of(model)
+        self._run = run
+        self._cache_argument = cache_argument(model)
+
+    def append(self, ids: Tensor, counts: Tensor, longest: int) -> Tensor:
+        """Feed ``ids`` (B, T), of which the first ``counts`` (B,) of each row are real and lengthen it.
+
+        ``longest`` is at least the length of every row (the caller knows it on the host; asking the device would wait
+        for it). Returns the logits (B, T, V). Padding behind the real tokens is written beyond the row's length.
+        """
+        cache = self.cache
+        starts, line = cache.lengths, cache.line[: longest + ids.shape[1]]
+        cache.lengths = starts + counts
+        # The first pass makes the buffers, which a compiled one must find.
+        run = self._run if self._run and cache.keys else append_pass
+        return run(self, ids, starts, counts, line)
+
+    def prefill(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
+        """Rows start anew: read the first ``lengths[row] - 1`` tokens of ``ids`` (B, C), ``chunk`` at a time.
+
+        The last token is left out, as it is the first input of a row's first round. The head is not needed.
+        """
+        cache = self.cache
+        if lengths:
+            cache.lengths[list(lengths)] = 0
+        for start in range(0, max(lengths.values(), default=1) - 1, chunk):
+            counts = {row: min(length - 1 - start, chunk) for row, length in lengths.items() if length - 1 > start}
+            rows = torch.tensor(list(counts), device=self.device)
+            num = torch.tensor(list(counts.values()), device=self.device)
+            stop = start + max(counts.values())
+            starts, line = cache.lengths[rows], cache.line[:stop]
+            cache.lengths[rows] = starts + num
+            _append(self, self.model.base_model, ids[rows, start:stop], starts, num, line, rows)
+
+    def forward(
+        self,
+        module: PreTrainedModel,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        mask: Tensor | dict[str, Tensor],
+        *,
+        begin: int,
+        stop: int,
+        rows: Tensor | None = None,
+    ) -> Any:
+        """One pass of the model or its backbone, writing to ``slots`` (R, T), reading slots ``begin`` to ``stop``."""
+        return module(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            use_cache=True,
+            **{self._cache_argument: PassCache(self.cache, slots, begin, stop, rows)},
+        )
+
+
+def append_pass(cached: CachedModel, ids: Tensor, starts: Tensor, counts: Tensor, line: Tensor) -> Tensor:
+    """Logits (B, T, V) of ``ids`` (B, T) behind ``starts`` (B,) tokens, ``counts`` (B,) real ones in each row.
+
+    ``line`` (S,) are the positions that may be read, from 0 on. Tensors alone decide the shapes and nothing is asked of
+    the host, so that the pass can be compiled and captured.
+    """
+    return _append(cached, cached.model, ids, starts, counts, line, None).logits
+
+
+def _append(
+    cached: CachedModel,
+    module: PreTrainedModel,
+    ids: Tensor,
+    starts: Tensor,
+    counts: Tensor,
+    line: Tensor,
+    rows: Tensor | None,
+) -> Any:
+    cache = cached.cache
+    # Padding may run past the buffer's end; its last slot lies behind every real token and holds nothing.
+    places = torch.minimum(starts[:, None] + line[: ids.shape[1]], cache.last)
+    # A padding token repeats the last real position, so that no rotary embedding sees one beyond the context.
+    positions = torch.minimum(places, (starts + counts - 1).clamp_min(0)[:, None])
+    # It attends at least to itself, so that no query row is empty.
+    mask = cached.masks(line <= places[:, :, None], positions, line[None])
+    begin = cache.scratch
+    stop = begin + len(line)
+    return cached.forward(module, ids, positions, begin + places, mask, begin=begin, stop=stop, rows=rows)
