@@ -69,9 +69,11 @@ def command(
     from cospec.cli.loading import load_pair_from_options, read_pair_spec
     from cospec.cli.progress import progress
     from cospec.scoring import scorer_for
+    from cospec.scoring.golds import require_readable_golds
 
     name = scorer or common_task(rows)
     judge = scorer_for(name)
+    require_readable_golds((row.scorer_row() for row in rows), name)
     read_pair_spec(pair, draft, target, device, dtype, attn)
     from cospec.arbiter.adapter import load_scorer
     from cospec.cli.made_by import claim

@@ -10,7 +10,8 @@ from typing import Any
 
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow
-from cospec.tasks.base import Problem, RowRequest, Task, UnusableRow
+from cospec.scoring.golds import unfit_reason
+from cospec.tasks.base import Problem, RawRow, RowRequest, Task, UnusableRow
 from cospec.tasks.few_shot import pick_shots
 from cospec.tasks.local_data import local_copy
 from cospec.tasks.registry import task_named
@@ -89,7 +90,8 @@ def load_task(
     raw = task.source.read(request)
     problems, dropped = usable_problems(task, raw.rows, num)
     if not problems:
-        raise ValueError(f"{task.name}: no usable row in {raw.source} ({len(dropped)} dropped): check the data")
+        first = f", the first because {dropped[0].reason}" if dropped else ""
+        raise ValueError(f"{task.name}: no usable row in {raw.source} ({len(dropped)} dropped{first}): check the data")
     shots = pick_shots(task, request, raw.split, num_shots)
     rows = [_row(task, problem, shots.before(problem), chat, system_prompt) for problem in problems]
     info = TaskInfo(
@@ -122,7 +124,7 @@ def _check(task: Task, request: RowRequest, num_shots: int, system_prompt: str |
         raise ValueError("the system prompt is empty: write one, or leave it out")
 
 
-def usable_problems(task: Task, raw: Iterable[Any], num: int | None) -> tuple[list[Problem], list[DroppedRow]]:
+def usable_problems(task: Task, raw: Iterable[RawRow], num: int | None) -> tuple[list[Problem], list[DroppedRow]]:
     """The first ``num`` problems whose gold answer can be read, and the rows dropped on the way."""
     problems: list[Problem] = []
     dropped: list[DroppedRow] = []
@@ -130,10 +132,18 @@ def usable_problems(task: Task, raw: Iterable[Any], num: int | None) -> tuple[li
         if len(problems) == num:
             break
         try:
-            problems.append(task.read(row))
+            problems.append(_read(task, row))
         except UnusableRow as reason:
             dropped.append(DroppedRow(row.where, str(reason)))
     return problems, dropped
+
+
+def _read(task: Task, row: RawRow) -> Problem:
+    problem = task.read(row)
+    reason = task.scorer and unfit_reason(task.scorer, {"id": problem.id, "gold": problem.gold, **problem.extra})
+    if reason:
+        raise UnusableRow(reason)
+    return problem
 
 
 def _row(task: Task, problem: Problem, shots: Sequence[Problem], chat: bool, system_prompt: str | None) -> PromptRow:

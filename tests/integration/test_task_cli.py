@@ -93,6 +93,19 @@ def test_prompts_needs_a_file_to_write(tmp_path: Path) -> None:
     assert_refused(run_here("prompts", "--task", "word_problems", "--out", tmp_path), "is a directory")
 
 
+@pytest.mark.parametrize(
+    "command", [["eval"], ["label", "--rollouts", "rows.jsonl", "--out", "labels.jsonl"]], ids=["eval", "label"]
+)
+def test_rows_with_unreadable_golds_are_refused_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    golds = ["5", "Janet has #### 18", "6"]
+    write_rows(tmp_path / "rows.jsonl", [{"id": n, "prompt": "p", "gold": gold} for n, gold in enumerate(golds)])
+    result = run_here(*command, "--prompts", "rows.jsonl", "--scorer", "number")
+    assert_refused(result, "scorer 'number' cannot judge by these rows: 1 (the gold answer 'Janet has #### 18'")
+
+
 # --- score -----------------------------------------------------------------------------------------------------------
 
 TRIVIA = [

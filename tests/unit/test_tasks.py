@@ -325,7 +325,7 @@ def test_rows_of_another_format_stop_the_load_with_their_line(
 
 def test_a_file_without_a_usable_row_is_refused(tmp_path: Path) -> None:
     gsm(tmp_path, "many")
-    with pytest.raises(ValueError, match=r"gsm8k: no usable row in test\.jsonl \(1 dropped\)"):
+    with pytest.raises(ValueError, match=r"gsm8k: no usable row in test\.jsonl \(1 dropped, "):
         load_task("gsm8k", path=tmp_path)
 
 
@@ -366,7 +366,7 @@ def test_golds_lose_the_english_thousands_commas(tmp_path: Path) -> None:
     golds = [row.gold for row in loaded(tmp_path, "gsm8k").rows]
     assert golds == ["1234", "-5", "2125000", "3.5", "0", "7", "-8"]
     gsm(tmp_path, "1,2", "1,23,456", "12,3456", "1.2.3", "")
-    with pytest.raises(ValueError, match=r"no usable row in test\.jsonl \(5 dropped\)"):
+    with pytest.raises(ValueError, match=r"no usable row in test\.jsonl \(5 dropped, "):
         loaded(tmp_path, "gsm8k")
 
 
