@@ -97,8 +97,17 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def require_plain_name(path: str | Path) -> None:
+    """ValueError for a name that ends in `.gz`, which readers would take through gzip and nothing here compresses."""
+    if Path(path).suffix == ".gz":
+        raise ValueError(
+            f"{path}: rows are written uncompressed: leave .gz out of the name, and compress it afterwards"
+        )
+
+
 def append_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Append rows in one write; parents are made, and a last line that lacks its newline gets one first."""
+    require_plain_name(path)
     lines = "".join(dumps(row) + "\n" for row in rows)
     if not lines:
         return
@@ -154,6 +163,7 @@ def write_jsonl_atomic(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> N
 
 
 def _write_atomic(path: Path, text: str) -> None:
+    require_plain_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # In the same directory: os.replace is atomic only within one file system.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

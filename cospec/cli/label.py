@@ -19,6 +19,7 @@ from cospec.cli.options import (
     TargetOption,
     on_interrupt,
 )
+from cospec.cli.outputs import check_output
 from cospec.jsonl import dumps, require_file
 from cospec.prompt_rows import common_task, load_prompt_rows
 
@@ -64,6 +65,7 @@ def command(
 
     Prints the complementarity report: how often only the draft's branch, only the target's, both or none end right.
     """
+    check_output("--out", out, [rollouts, prompts])
     rows = load_prompt_rows(prompts, require_gold=True)
     require_file(rollouts, "rollouts")
     from cospec.cli.loading import load_pair_from_options, read_pair_spec

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cospec.cli.options import JsonOption, SeedOption
+from cospec.cli.outputs import check_output
 from cospec.jsonl import dumps, write_json_atomic, write_jsonl_atomic
 
 TaskOption = Annotated[str, typer.Option("--task", help="Such as gsm8k, mgsm:de, mbpp:full, reasoning_gym:chain_sum.")]
@@ -46,11 +47,11 @@ def command(
 
     The rows hold all that the task's scorer reads. The seed draws the examples, orders choices, generates problems.
     """
-    from cospec.tasks.load import load_task
+    from cospec.tasks.load import data_files, load_task
 
     info_file = out.with_name(f"{out.name.removesuffix('.jsonl')}.info.json")
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a directory: give the path of a file")
+    for file in (out, info_file):
+        check_output("--out", file, data_files(task, data))
     loaded = load_task(
         task,
         path=data,

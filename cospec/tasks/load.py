@@ -15,6 +15,7 @@ from cospec.tasks.base import Problem, RawRow, RowRequest, Task, UnusableRow
 from cospec.tasks.few_shot import pick_shots
 from cospec.tasks.local_data import local_copy
 from cospec.tasks.registry import task_named
+from cospec.tasks.source import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,12 @@ def load_task(
         dropped=tuple(dropped),
     )
     return TaskSet(rows, info)
+
+
+def data_files(name: str, path: str | Path | None) -> list[Path]:
+    """The local files that `load_task` may read for a task; none where it reads the Hub, or generates."""
+    source, place = task_named(name).source, path or local_copy(name)
+    return source.files(Path(place)) if isinstance(source, Published) and place is not None else []
 
 
 def _check(task: Task, request: RowRequest, num_shots: int, system_prompt: str | None) -> None:

@@ -73,6 +73,13 @@ class Published:
             united = (Part((_stem(request.path),), ""),)
         return replace(self, parts={"all": united})._from_files(request)
 
+    def files(self, path: Path) -> list[Path]:
+        """The files of any split that lie at ``path``, a directory or a file."""
+        if not path.is_dir():
+            return [path]
+        parts = [part for group in self.parts.values() for part in group]
+        return list(dict.fromkeys(file for part in parts for file in _candidates(path, part)))
+
     # --- local files -------------------------------------------------------------------------------------------------
 
     def _from_files(self, request: RowRequest) -> RawRows:
