@@ -58,6 +58,9 @@ def _parse_line(line: bytes, where: str) -> dict[str, Any]:
         raise ValueError(
             f"{where}: not JSON ({error.msg}, column {error.colno}): write one JSON object per line"
         ) from error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or thousands of brackets inside one another.
+        raise ValueError(f"{where}: cannot be read ({error}): mend or remove the line") from error
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a JSON {type(row).__name__}, not an object: write rows as {{...}}, one per line")
     return row

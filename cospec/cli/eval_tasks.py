@@ -91,7 +91,10 @@ def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], op
         seed=options.seed,
     )
     if found.info.dropped:
-        typer.echo(f"cospec: {text}: {len(found.info.dropped)} rows without a readable gold answer left out", err=True)
+        typer.echo(
+            f"cospec: {text}: {len(found.info.dropped)} rows repeated or without a readable gold answer left out",
+            err=True,
+        )
     if options.scorer is not None:
         _require_readable_golds(found.rows, options.scorer)
     return _loaded(text, found.rows, options.scorer or _required(found.info.scorer, name), found.info.to_json())

@@ -20,7 +20,7 @@ def read(row: RawRow) -> Problem:
     """`gold` is the letter of the right choice, `choices` the four texts in their order."""
     right = row.text("Correct Answer").strip()
     choices = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
-    name = row.get("Record ID") or f"{row.split}/{row.index}"
+    name = row.own_id("Record ID") or f"{row.split}/{row.index}"
     order = list(range(4))
     random.Random(f"gpqa/{row.seed}/{name}").shuffle(order)
     question = row.text("Question").strip()

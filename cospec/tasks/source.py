@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from cospec.jsonl import require_file
 from cospec.tasks.base import RawRow, RawRows, RowRequest
@@ -26,7 +25,7 @@ class Part:
     names: tuple[str, ...]
     hub: str
     label: str = ""
-    keep: Callable[[Mapping[str, Any]], bool] | None = None
+    keep: Callable[[RawRow], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +138,9 @@ class Published:
 def _kept(part: Part, numbered: NumberedRows, split: str, seed: int, where: str) -> Iterator[RawRow]:
     index = 0
     for number, fields in numbered:
-        if part.keep is None or part.keep(fields):
-            yield RawRow(fields, split, part.label, index, seed, f"{where}:{number}")
+        row = RawRow(fields, split, part.label, index, seed, f"{where}:{number}")
+        if part.keep is None or part.keep(row):
+            yield row
             index += 1
 
 
