@@ -14,6 +14,7 @@ from cospec.tasks.registry import choose_variant
 from cospec.tasks.source import Part, Published
 
 LETTERS = "ABCD"
+NAMES = ("diamond", "main", "extended")
 
 
 def read(row: RawRow) -> Problem:
@@ -53,6 +54,7 @@ def _task(name: str, subset: str) -> Task:
             repo="Idavidrein/gpqa",
             revision="633f5ee89ab8ad4522a9f850766b73f62147ffdd",
             config=subset,
+            variants=tuple(f"gpqa_{name}" for name in NAMES),
             parts={"test": (Part((subset, "test", "train"), "train"),)},
         ),
         scorer="choice",
@@ -63,7 +65,7 @@ def _task(name: str, subset: str) -> Task:
 
 
 TASK = _task("gpqa", "gpqa_diamond")
-_VARIANTS = {name: _task(f"gpqa:{name}", f"gpqa_{name}") for name in ("diamond", "main", "extended")}
+_VARIANTS = {name: _task(f"gpqa:{name}", f"gpqa_{name}") for name in NAMES}
 
 
 def variant(name: str) -> Task:

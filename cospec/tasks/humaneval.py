@@ -84,6 +84,9 @@ def _unix(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
+_FILES = ("HumanEval", "HumanEvalPlus")
+
+
 def _task(name: str, licence: str, source: Published) -> Task:
     return Task(name, licence, source, "code", ASK, read, plain=ask_plain)
 
@@ -94,7 +97,8 @@ TASK = _task(
     Published(
         repo="openai/openai_humaneval",
         revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
-        parts={"test": (Part(("HumanEval", "test"), "test"),)},
+        parts={"test": (Part((_FILES[0], "test"), "test"),)},
+        variants=_FILES,
     ),
 )
 _PLUS = _task(
@@ -103,7 +107,8 @@ _PLUS = _task(
     Published(
         repo="evalplus/humanevalplus",
         revision="d32357cf319e50e9c8d8dab5ea876c72b0fd321b",
-        parts={"test": (Part(("HumanEvalPlus", "test"), "test"),)},
+        parts={"test": (Part((_FILES[1], "test"), "test"),)},
+        variants=_FILES,
     ),
 )
 

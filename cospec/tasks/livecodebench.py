@@ -148,8 +148,11 @@ def ask(problem: Problem) -> str:
     return f"{problem.question}\n\n{task}\n\nReply with the whole program in one code block that begins with ```python."
 
 
+_FILES = ("test", *(f"test{number}" for number in range(2, 7)))
+
+
 def _task(name: str, numbers: range) -> Task:
-    files = ["test" if number == 1 else f"test{number}" for number in numbers]
+    files = [_FILES[number - 1] for number in numbers]
     return Task(
         name=name,
         licence="CC (the version is not stated); the problems are their contest platforms'",
@@ -157,6 +160,7 @@ def _task(name: str, numbers: range) -> Task:
             repo="livecodebench/code_generation_lite",
             revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
             plain_files=True,
+            variants=_FILES,
             parts={"test": tuple(Part((file,), f"{file}.jsonl") for file in files)},
         ),
         scorer="code",

@@ -95,6 +95,7 @@ def _task(name: str, config: str, file: str) -> Task:
             repo="google-research-datasets/mbpp",
             revision="4bb6404fdc6cacfda99d4ac4205087b89d32030c",
             config=config,
+            variants=("sanitized-mbpp", "mbpp"),
             parts={split: (Part((file,), split, keep=_belongs(ids)),) for split, ids in SPLITS.items()},
         ),
         scorer="code",

@@ -34,7 +34,8 @@ class Published:
 
     ``config`` is the Hub data set's configuration. ``plain_files`` is for repositories that ship a loading script,
     which `datasets` no longer runs: their files are fetched as they are. ``columns`` names the columns of .tsv files
-    without a header.
+    without a header. ``variants`` are the names of the files of all the task's variants: one that is not among the
+    parts holds other problems.
     """
 
     repo: str
@@ -43,6 +44,7 @@ class Published:
     config: str | None = None
     plain_files: bool = False
     columns: tuple[str, ...] | None = None
+    variants: tuple[str, ...] = ()
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -69,6 +71,7 @@ class Published:
                 _find(request.path, parts[0], self.splits[0])
             united = tuple(there.values())
         else:
+            self._part_of(require_file(request.path, "data file"), None)
             united = (Part((_stem(request.path),), ""),)
         return replace(self, parts={"all": united})._from_files(request)
 
@@ -98,6 +101,10 @@ class Published:
     def _part_of(self, file: Path, asked: str | None) -> tuple[str, Part]:
         """Which split and part a single file is, by its name; one of an unknown name is a split of its own, "file"."""
         group = {split: part for split, parts in self.parts.items() for part in parts if _stem(file) in part.names}
+        if not group and _stem(file) in self.variants:
+            raise ValueError(
+                f"{file} is of another variant of this task by its name: name that one, or rename the file"
+            )
         if asked is None and group:
             split = next(iter(group))
             return split, group[split]

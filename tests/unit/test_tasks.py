@@ -278,6 +278,23 @@ def test_a_single_file_is_taken_whole(tmp_path: Path) -> None:
         load_task("mgsm", path=other)
 
 
+@pytest.mark.parametrize(
+    ("task", "file"),
+    [
+        ("mgsm:fr", "mgsm_de.tsv"),
+        ("gpqa", "gpqa_main.csv"),
+        ("mbpp", "mbpp.jsonl"),
+        ("mbpp:full", "sanitized-mbpp.jsonl.gz"),
+        ("humaneval:plus", "HumanEval.jsonl"),
+        ("livecodebench:v1", "test2.jsonl"),
+    ],
+)
+def test_a_file_of_another_variant_is_refused(tmp_path: Path, task: str, file: str) -> None:
+    (tmp_path / file).touch()
+    with pytest.raises(ValueError, match=r"is of another variant of this task by its name: name that one"):
+        load_task(task, path=tmp_path / file)
+
+
 def test_one_file_of_several_splits_is_cut_by_its_ids() -> None:
     file = benchmark("mbpp") / "mbpp.jsonl.gz"
     assert load_task("mbpp:full", path=file).info.num_rows == 500
