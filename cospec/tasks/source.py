@@ -71,7 +71,7 @@ class Published:
                 _find(request.path, parts[0], self.splits[0])
             united = tuple(there.values())
         else:
-            self._part_of(require_file(request.path, "data file"), None)
+            self._refuse_other_variant(request.path)
             united = (Part((_stem(request.path),), ""),)
         return replace(self, parts={"all": united})._from_files(request)
 
@@ -90,6 +90,7 @@ class Published:
             split = request.split or self.splits[0]
             found = [(part, _find(request.path, part, split)) for part in self.parts[split]]
         else:
+            self._refuse_other_variant(request.path)
             split, part = self._part_of(require_file(request.path, "data file"), request.split)
             found = [(part, request.path)]
         rows = chain.from_iterable(
@@ -98,13 +99,16 @@ class Published:
         digests = {file.name: file_digest(file) for _, file in found}
         return RawRows(rows, split, ", ".join(digests), _version(digests), digests)
 
-    def _part_of(self, file: Path, asked: str | None) -> tuple[str, Part]:
-        """Which split and part a single file is, by its name; one of an unknown name is a split of its own, "file"."""
-        group = {split: part for split, parts in self.parts.items() for part in parts if _stem(file) in part.names}
-        if not group and _stem(file) in self.variants:
+    def _refuse_other_variant(self, file: Path) -> None:
+        own = {name for parts in self.parts.values() for part in parts for name in part.names}
+        if _stem(file) in set(self.variants) - own:
             raise ValueError(
                 f"{file} is of another variant of this task by its name: name that one, or rename the file"
             )
+
+    def _part_of(self, file: Path, asked: str | None) -> tuple[str, Part]:
+        """Which split and part a single file is, by its name; one of an unknown name is a split of its own, "file"."""
+        group = {split: part for split, parts in self.parts.items() for part in parts if _stem(file) in part.names}
         if asked is None and group:
             split = next(iter(group))
             return split, group[split]
