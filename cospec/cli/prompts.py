@@ -49,9 +49,9 @@ def command(
     """
     from cospec.tasks.load import data_files, load_task
 
+    check_output("--out", out, data_files(task, data))
     info_file = out.with_name(f"{out.name.removesuffix('.jsonl')}.info.json")
-    for file in (out, info_file):
-        check_output("--out", file, data_files(task, data))
+    check_output("--out", info_file, data_files(task, data))
     loaded = load_task(
         task,
         path=data,

@@ -110,9 +110,12 @@ class Published:
         """Which split and part a single file is, by its name; one of an unknown name is a split of its own, "file"."""
         group = {split: part for split, parts in self.parts.items() for part in parts if _stem(file) in part.names}
         if asked is None and group:
-            split = next(iter(group))
-            return split, group[split]
+            asked = next(iter(group))
         if asked in group:
+            if len(self.parts[asked]) > 1:
+                raise ValueError(
+                    f"{file} is one of several files of this task: give their directory, or name its variant"
+                )
             return asked, group[asked]
         if group:
             raise ValueError(f"{file} is split {' or '.join(group)} by its name, not {asked!r}: give the other file")

@@ -90,7 +90,8 @@ def test_prompts_refuses_what_does_not_fit(tmp_path: Path, options: list[str], p
 
 
 def test_prompts_needs_a_file_to_write(tmp_path: Path) -> None:
-    assert_refused(run_here("prompts", "--task", "word_problems", "--out", tmp_path), "is a directory")
+    for out in (tmp_path, ""):
+        assert_refused(run_here("prompts", "--task", "word_problems", "--out", out), "is a directory")
 
 
 GSM8K = [{"question": f"Q{n}?", "answer": f"#### {n}"} for n in range(3)]

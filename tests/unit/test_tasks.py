@@ -295,6 +295,13 @@ def test_a_file_of_another_variant_is_refused(tmp_path: Path, task: str, file: s
         load_task(task, path=tmp_path / file)
 
 
+def test_one_file_is_not_taken_for_a_task_of_several(tmp_path: Path) -> None:
+    for task, file in (("mgsm", "mgsm_de.tsv"), ("livecodebench", "test2.jsonl")):
+        (tmp_path / file).touch()
+        with pytest.raises(ValueError, match=rf"{file} is one of several files of this task: give their directory"):
+            load_task(task, path=tmp_path / file)
+
+
 def test_one_file_of_several_splits_is_cut_by_its_ids() -> None:
     file = benchmark("mbpp") / "mbpp.jsonl.gz"
     assert load_task("mbpp:full", path=file).info.num_rows == 500
