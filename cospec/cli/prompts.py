@@ -29,6 +29,9 @@ PlainOption = Annotated[
 ]
 SystemOption = Annotated[str | None, typer.Option("--system-prompt", help="Text of the system turn.")]
 
+# Dropped rows that are named; the record names them all.
+_SHOWN = 5
+
 
 def command(
     task: TaskOption,
@@ -64,6 +67,8 @@ def command(
         revision=revision,
     )
     write_jsonl_atomic(out, (row.to_json() for row in loaded.rows))
+    for row in loaded.info.dropped[:_SHOWN]:
+        typer.echo(f"cospec: dropped {row.id}: {row.reason}", err=True)
     info = loaded.info.to_json()
     write_json_atomic(info_file, info)
     if json:

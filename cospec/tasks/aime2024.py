@@ -12,7 +12,7 @@ from cospec.tasks.source import Part, Published
 
 def read(row: RawRow) -> Problem:
     """The gold answer is a whole number of 0 to 999, written without leading zeros."""
-    text = str(row.value("answer", "Answer")).strip()
+    text = str(row.value("answer", "Answer")).strip().removesuffix(".0")
     digits = text.lstrip("0")
     if not (text.isascii() and text.isdigit() and len(digits) <= 3):
         raise UnusableRow(f"gold {text[:40]!r} is not a whole number of 0 to 999")

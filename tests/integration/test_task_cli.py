@@ -114,6 +114,13 @@ def test_prompts_never_overwrites_the_data_it_reads(
     assert run_here("prompts", "--task", "gsm8k", "--data", data, "--out", "rows.jsonl").exit_code == 0
 
 
+def test_prompts_says_which_rows_it_drops(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "mine.jsonl", [*GSM8K, {"question": "Q?", "answer": "#### many"}])
+    result = run_here("prompts", "--task", "gsm8k", "--data", file, "--out", tmp_path / "rows.jsonl")
+    assert result.stderr == f"cospec: dropped {file}:4: gold 'many' is not a number\n"
+    assert result.stdout.startswith("3 rows of gsm8k (file, 1 dropped; MIT)")
+
+
 @pytest.mark.parametrize(
     "command",
     [

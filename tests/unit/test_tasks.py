@@ -441,7 +441,7 @@ def test_triviaqa_reads_both_formats_and_undoes_csv_quoting(tmp_path: Path) -> N
 def test_aime_golds_are_whole_numbers_without_leading_zeros(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"id": 60, "problem": "P", "solution": "S", "answer": "025"},
-        {"ID": "2024-I-2", "Problem": "P2", "Solution": "S2", "Answer": 204},
+        {"ID": "2024-I-2", "Problem": "P2", "Solution": "S2", "Answer": 204.0},
         {"id": 62, "problem": "P", "answer": "1000"},
         {"id": 63, "problem": "P", "answer": "\\frac12"},
     ]
