@@ -58,6 +58,9 @@ def _parse_line(line: bytes, where: str) -> dict[str, Any]:
         raise ValueError(
             f"{where}: not JSON ({error.msg}, column {error.colno}): write one JSON object per line"
         ) from error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or thousands of brackets inside one another.
+        raise ValueError(f"{where}: cannot be read ({error}): mend or remove the line") from error
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a JSON {type(row).__name__}, not an object: write rows as {{...}}, one per line")
     return row
@@ -97,8 +100,17 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def require_plain_name(path: str | Path) -> None:
+    """ValueError for a name that ends in `.gz`, which readers would take through gzip and nothing here compresses."""
+    if Path(path).suffix == ".gz":
+        raise ValueError(
+            f"{path}: rows are written uncompressed: leave .gz out of the name, and compress it afterwards"
+        )
+
+
 def append_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Append rows in one write; parents are made, and a last line that lacks its newline gets one first."""
+    require_plain_name(path)
     lines = "".join(dumps(row) + "\n" for row in rows)
     if not lines:
         return
@@ -154,6 +166,7 @@ def write_jsonl_atomic(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> N
 
 
 def _write_atomic(path: Path, text: str) -> None:
+    require_plain_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # In the same directory: os.replace is atomic only within one file system.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

@@ -76,6 +76,8 @@ def parse_prompt_row(raw: Mapping[str, Any], number: int, where: str, require_go
         json.dumps(raw, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(f"{where}: a lone surrogate is no text (column {error.start + 1}): mend the row") from error
+    except RecursionError as error:
+        raise ValueError(f"{where}: too many lists or objects inside one another: mend or remove the row") from error
     source = _prompt_source(raw, where)
     gold = _gold(raw.get("gold"), where)
     if require_gold and gold is None and not any(raw.get(name) for name in _INSTEAD_OF_GOLD):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cospec.cli.eval_options import EvalOptions
+from cospec.cli.outputs import check_output
 from cospec.jsonl import dumps, write_json_atomic
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def check_outputs(options: EvalOptions) -> None:
         from cospec.evaluation.plots import require_matplotlib
 
         require_matplotlib()
+        check_output("--plot", options.plot, [options.prompts, *(options.train_prompts or [])])
 
 
 def read_earlier(path: Path | None) -> FinishedRun | None:

@@ -58,7 +58,15 @@ def _from_file(path: Path, scorer: str | None) -> LoadedTask:
     rows = load_prompt_rows(path, require_gold=True)
     tasks = {row.task for row in rows}
     name = next(iter(tasks)) if len(tasks) == 1 else None
-    return _loaded(name or path.stem, rows, scorer or _scorer_of(common_task(rows)), {"file": path.name})
+    scorer = scorer or _scorer_of(common_task(rows))
+    _require_readable_golds(rows, scorer)
+    return _loaded(name or path.stem, rows, scorer, {"file": path.name})
+
+
+def _require_readable_golds(rows: Sequence[PromptRow], scorer: str) -> None:
+    from cospec.scoring.golds import require_readable_golds
+
+    require_readable_golds((row.scorer_row() for row in rows), scorer)
 
 
 def _scorer_of(task: str) -> str:
@@ -83,7 +91,12 @@ def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], op
         seed=options.seed,
     )
     if found.info.dropped:
-        typer.echo(f"cospec: {text}: {len(found.info.dropped)} rows without a readable gold answer left out", err=True)
+        typer.echo(
+            f"cospec: {text}: {len(found.info.dropped)} rows repeated or without a readable gold answer left out",
+            err=True,
+        )
+    if options.scorer is not None:
+        _require_readable_golds(found.rows, options.scorer)
     return _loaded(text, found.rows, options.scorer or _required(found.info.scorer, name), found.info.to_json())
 
 

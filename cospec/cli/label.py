@@ -19,6 +19,7 @@ from cospec.cli.options import (
     TargetOption,
     on_interrupt,
 )
+from cospec.cli.outputs import check_output
 from cospec.jsonl import dumps, require_file
 from cospec.prompt_rows import common_task, load_prompt_rows
 
@@ -64,14 +65,17 @@ def command(
 
     Prints the complementarity report: how often only the draft's branch, only the target's, both or none end right.
     """
+    check_output("--out", out, [rollouts, prompts])
     rows = load_prompt_rows(prompts, require_gold=True)
     require_file(rollouts, "rollouts")
     from cospec.cli.loading import load_pair_from_options, read_pair_spec
     from cospec.cli.progress import progress
     from cospec.scoring import scorer_for
+    from cospec.scoring.golds import require_readable_golds
 
     name = scorer or common_task(rows)
     judge = scorer_for(name)
+    require_readable_golds((row.scorer_row() for row in rows), name)
     read_pair_spec(pair, draft, target, device, dtype, attn)
     from cospec.arbiter.adapter import load_scorer
     from cospec.cli.made_by import claim

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cospec.cli.options import JsonOption, SeedOption
+from cospec.cli.outputs import check_output
 from cospec.jsonl import dumps, write_json_atomic, write_jsonl_atomic
 
 TaskOption = Annotated[str, typer.Option("--task", help="Such as gsm8k, mgsm:de, mbpp:full, reasoning_gym:chain_sum.")]
@@ -28,6 +29,9 @@ PlainOption = Annotated[
 ]
 SystemOption = Annotated[str | None, typer.Option("--system-prompt", help="Text of the system turn.")]
 
+# Dropped rows that are named; the record names them all.
+_SHOWN = 5
+
 
 def command(
     task: TaskOption,
@@ -46,11 +50,11 @@ def command(
 
     The rows hold all that the task's scorer reads. The seed draws the examples, orders choices, generates problems.
     """
-    from cospec.tasks.load import load_task
+    from cospec.tasks.load import data_files, load_task
 
+    check_output("--out", out, data_files(task, data))
     info_file = out.with_name(f"{out.name.removesuffix('.jsonl')}.info.json")
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a directory: give the path of a file")
+    check_output("--out", info_file, data_files(task, data))
     loaded = load_task(
         task,
         path=data,
@@ -63,6 +67,8 @@ def command(
         revision=revision,
     )
     write_jsonl_atomic(out, (row.to_json() for row in loaded.rows))
+    for row in loaded.info.dropped[:_SHOWN]:
+        typer.echo(f"cospec: dropped {row.id}: {row.reason}", err=True)
     info = loaded.info.to_json()
     write_json_atomic(info_file, info)
     if json:

@@ -38,6 +38,7 @@ from cospec.cli.options import (
     TopPOption,
     on_interrupt,
 )
+from cospec.cli.outputs import check_output
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
@@ -108,8 +109,7 @@ def _check_files(prompts: Path | None, out: Path | None) -> tuple[list[PromptRow
         raise ValueError("no prompts given: use --prompts FILE.jsonl")
     if out is None:
         raise ValueError("no place for the records given: use --out ROLLOUTS.jsonl")
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a directory: give the path of a file")
+    check_output("--out", out, [prompts])
     return load_prompt_rows(prompts, require_gold=False), out
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from cospec.scoring.reasoning_gym_guards import objection
 from cospec.scoring.verdict import Verdict
 
 TIME_LIMIT_S = 10.0
@@ -28,8 +29,6 @@ _TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "ata
 _FUNCTIONS = frozenset((*_TRIGONOMETRIC, "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "Abs"))
 _WORDS = re.compile(r"[\w\s]*")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UAdd, ast.USub)
-_NO_NUMBER = re.compile(r"(?<![a-z])[+-]?(?:nan|inf|infinity)[ij]?(?![a-z])", re.IGNORECASE)
-_ARITHMETIC = re.compile(r"[\d\s+\-*/()]+")
 _MAX_FORMULA = 1000
 _MAX_EXPONENT = 100
 
@@ -45,16 +44,17 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
     answer = final_answer(text)
     if answer is None:
         return Verdict("no_answer", reason="no <answer>...</answer> in the text")
-    if _NO_NUMBER.search(answer) and answer != entry.get("answer"):
-        return Verdict("wrong", answer, "nan and inf compare with nothing: the library's scorers take them for right")
-    if dataset in ("countdown", "puzzle24") and not _ARITHMETIC.fullmatch(answer):
-        return Verdict("wrong", answer, "only whole numbers, + - * / and parentheses make a formula here")
-    if dataset == "puzzle24" and not _uses_given_numbers(answer, entry):
-        return Verdict("wrong", answer, "the formula does not use each given number once")
+    reason = objection(dataset, answer, entry)
+    if reason is not None:
+        return Verdict("wrong", answer, reason)
     if not may_be_evaluated(dataset, answer):
         return Verdict("wrong", answer, "the answer is neither a plain literal nor a plain formula")
     verdict: Verdict = _judge().score(dataset, answer, entry)
-    return verdict
+    gold = entry.get("answer")
+    if not verdict.is_failure or not isinstance(gold, str) or _judge().score(dataset, gold, entry).is_failure:
+        return verdict
+    # A failure is masked in training: an answer must not be able to choose that instead of being wrong.
+    return Verdict("wrong", answer, f"the answer cannot be worked out: {verdict.reason}")
 
 
 @functools.cache
@@ -69,12 +69,6 @@ def final_answer(text: str) -> str | None:
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, max(end, 0))
     return (text[start + len("<answer>") : end].strip() or None) if start >= 0 else None
-
-
-def _uses_given_numbers(answer: str, entry: Mapping[str, Any]) -> bool:
-    # The library's own scorer looks at the value alone.
-    used = sorted(int(digits) for digits in re.findall(r"\d+", answer))
-    return used == sorted(entry["metadata"]["numbers"])
 
 
 def may_be_evaluated(dataset: str, answer: str) -> bool:

@@ -36,6 +36,11 @@ def scorer_for(name: str) -> UserScorer:
     raise ValueError(f"unknown scorer {name!r}: {hint}")
 
 
+def is_built_in(name: str) -> bool:
+    """Whether ``name`` is that of a scorer of this package."""
+    return name in _BUILT_IN
+
+
 def scorer_of_task(name: str) -> str:
     """The name of the scorer that judges a task's answers; ValueError for a task that needs a judge."""
     scorer = task_named(name).scorer

@@ -12,13 +12,13 @@ from cospec.tasks.source import Part, Published
 
 def read(row: RawRow) -> Problem:
     """The gold answer is a whole number of 0 to 999, written without leading zeros."""
-    answer = row.get("answer") if row.get("answer") is not None else row.get("Answer")
-    text = str(answer).strip()
-    if not (text.isascii() and text.isdigit() and int(text) <= 999):
+    text = str(row.value("answer", "Answer")).strip().removesuffix(".0")
+    digits = text.lstrip("0")
+    if not (text.isascii() and text.isdigit() and len(digits) <= 3):
         raise UnusableRow(f"gold {text[:40]!r} is not a whole number of 0 to 999")
-    name = next((value for value in (row.get("id"), row.get("ID")) if value is not None), row.index)
-    worked = row.get("solution") or row.get("Solution")
-    return Problem(f"aime2024/{name}", row.text("problem", "Problem").strip(), str(int(text)), worked)
+    name = row.own_id("id", "ID") or row.index
+    worked = row.optional_text("solution") or row.optional_text("Solution") or None
+    return Problem(f"aime2024/{name}", row.text("problem", "Problem").strip(), digits or "0", worked)
 
 
 TASK = Task(

@@ -25,7 +25,8 @@ class Problem:
 
 
 class UnusableRow(ValueError):
-    """A row whose gold answer cannot be read: it is dropped and counted, where any other ValueError stops the load."""
+    """A row whose gold answer cannot be read, or that says again what another row says: it is dropped and counted,
+    where any other ValueError stops the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,44 @@ class RawRow:
     def get(self, name: str) -> Any:
         """A field that may be missing."""
         return self.fields.get(name)
+
+    def value(self, *names: str) -> Any:
+        """The first of these fields that is there, whatever it holds; ValueError where there is none."""
+        for name in names:
+            if name in self.fields:
+                return self.fields[name]
+        raise self.misfit(names[0], "is missing")
+
+    def optional_text(self, name: str) -> str:
+        """A text that may be missing, null or empty; ValueError for anything else."""
+        value = self.fields.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self.misfit(name, f"is a {type(value).__name__}: it must be a text")
+        return value or ""
+
+    def optional_list(self, name: str, kind: type = object) -> list[Any]:
+        """A list of values of one kind that may be missing or null; ValueError for anything else."""
+        value = self.fields.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+            raise self.misfit(name, f"is no list{'' if kind is object else f' of {kind.__name__} values'}")
+        return value
+
+    def own_id(self, *names: str) -> str | None:
+        """The first of these fields that is not null or empty, a text or a whole number; None where all are."""
+        for name in names:
+            value = self.fields.get(name)
+            if value is None or value == "":
+                continue
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise self.misfit(name, f"is a {type(value).__name__}: it must be a text or a whole number")
+            return str(value)
+        return None
+
+    def misfit(self, name: str, what: str) -> ValueError:
+        """The error of a field that is not as it should be, with file and line."""
+        return ValueError(f"{self.where}: field {name!r} {what}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def _read_json(file: Path) -> NumberedRows:
     with open_rows(file) as content:
         try:
             rows = json.loads(content.read().decode("utf-8-sig"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{file}: not JSON ({error}): write a list of objects, or one object per line") from error
     if not isinstance(rows, list):
         raise ValueError(f"{file}: a JSON {type(rows).__name__}, not a list of rows: write [{{...}}, ...]")

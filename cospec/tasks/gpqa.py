@@ -14,13 +14,14 @@ from cospec.tasks.registry import choose_variant
 from cospec.tasks.source import Part, Published
 
 LETTERS = "ABCD"
+NAMES = ("diamond", "main", "extended")
 
 
 def read(row: RawRow) -> Problem:
     """`gold` is the letter of the right choice, `choices` the four texts in their order."""
     right = row.text("Correct Answer").strip()
     choices = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
-    name = row.get("Record ID") or f"{row.split}/{row.index}"
+    name = row.own_id("Record ID") or f"{row.split}/{row.index}"
     order = list(range(4))
     random.Random(f"gpqa/{row.seed}/{name}").shuffle(order)
     question = row.text("Question").strip()
@@ -53,6 +54,7 @@ def _task(name: str, subset: str) -> Task:
             repo="Idavidrein/gpqa",
             revision="633f5ee89ab8ad4522a9f850766b73f62147ffdd",
             config=subset,
+            variants=tuple(f"gpqa_{name}" for name in NAMES),
             parts={"test": (Part((subset, "test", "train"), "train"),)},
         ),
         scorer="choice",
@@ -63,7 +65,7 @@ def _task(name: str, subset: str) -> Task:
 
 
 TASK = _task("gpqa", "gpqa_diamond")
-_VARIANTS = {name: _task(f"gpqa:{name}", f"gpqa_{name}") for name in ("diamond", "main", "extended")}
+_VARIANTS = {name: _task(f"gpqa:{name}", f"gpqa_{name}") for name in NAMES}
 
 
 def variant(name: str) -> Task:

@@ -7,9 +7,10 @@ expected results are those of the canonical solution.
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
-from cospec.jsonl import dumps
 from cospec.tasks.base import Problem, RawRow, Task, UnusableRow
 from cospec.tasks.checks import SAME
 from cospec.tasks.registry import choose_variant
@@ -24,6 +25,8 @@ ASK = (
 def read(row: RawRow) -> Problem:
     """`code_prompt` is the head of the function, `tests` the test program, `gold` the canonical body."""
     head, entry_point = _unix(row.text("prompt")), row.text("entry_point")
+    if not entry_point.isidentifier():
+        raise row.misfit("entry_point", f"is {entry_point[:40]!r}: it must be the name of a function")
     solution = _unix(row.text("canonical_solution"))
     extra = {
         "task_id": row.text("task_id"),
@@ -40,12 +43,16 @@ def ask_plain(problem: Problem) -> str:
 
 
 def _tests(row: RawRow, reference: str, entry_point: str) -> str:
-    if isinstance(row.get("test"), str) and row.fields["test"].strip():
-        return f"{_unix(row.fields['test'])}\n\ncheck({entry_point})\n"
-    inputs = [*(row.get("base_input") or ()), *(row.get("plus_input") or ())]
+    test = row.optional_text("test")
+    if test.strip():
+        return f"{_unix(test)}\n\ncheck({entry_point})\n"
+    inputs = [*row.optional_list("base_input", list), *row.optional_list("plus_input", list)]
     if not inputs:
         raise UnusableRow("neither a test nor inputs: nothing can be checked")
-    return against_reference(reference, entry_point, inputs, row.get("atol") or 0)
+    atol = row.get("atol") or 0
+    if not isinstance(atol, int | float) or not 0 <= atol < math.inf:
+        raise row.misfit("atol", f"is {str(atol)[:40]!r}: it must be a number of 0 or more")
+    return against_reference(reference, entry_point, inputs, atol)
 
 
 def against_reference(reference: str, entry_point: str, inputs: list[Any], atol: float) -> str:
@@ -63,7 +70,7 @@ def check(candidate):
     import copy, json
     names = {{}}
     exec({reference!r}, names)
-    for arguments in json.loads({dumps(inputs)!r}):
+    for arguments in json.loads({json.dumps(inputs)!r}):
         expected = names[{entry_point!r}](*copy.deepcopy(arguments))
         found = candidate(*copy.deepcopy(arguments))
         {compare}
@@ -77,6 +84,9 @@ def _unix(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
+_FILES = ("HumanEval", "HumanEvalPlus")
+
+
 def _task(name: str, licence: str, source: Published) -> Task:
     return Task(name, licence, source, "code", ASK, read, plain=ask_plain)
 
@@ -87,7 +97,8 @@ TASK = _task(
     Published(
         repo="openai/openai_humaneval",
         revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
-        parts={"test": (Part(("HumanEval", "test"), "test"),)},
+        parts={"test": (Part((_FILES[0], "test"), "test"),)},
+        variants=_FILES,
     ),
 )
 _PLUS = _task(
@@ -96,7 +107,8 @@ _PLUS = _task(
     Published(
         repo="evalplus/humanevalplus",
         revision="d32357cf319e50e9c8d8dab5ea876c72b0fd321b",
-        parts={"test": (Part(("HumanEvalPlus", "test"), "test"),)},
+        parts={"test": (Part((_FILES[1], "test"), "test"),)},
+        variants=_FILES,
     ),
 )
 

@@ -35,6 +35,11 @@ from builtins import *
 from typing import *
 """
 _MAX_BYTES = 1 << 30
+# What damaged data makes the decoders raise; an unpickler fails in many ways.
+_UNPACKING = (
+    binascii.Error, zlib.error, pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError, AttributeError,
+    OverflowError, RecursionError, MemoryError, ImportError,
+)  # fmt: skip
 
 
 def read(row: RawRow) -> Problem:
@@ -42,13 +47,13 @@ def read(row: RawRow) -> Problem:
     cases = [*_cases(row, "public_test_cases"), *_cases(row, "private_test_cases")]
     if not cases:
         raise UnusableRow("no test cases: nothing can be checked")
-    kinds = {case.get("testtype") for case in cases}
+    kinds = {str(case.get("testtype")) for case in cases}
     if len(kinds) != 1 or not kinds <= {"stdin", "functional"}:
-        raise UnusableRow(f"test cases of the kinds {sorted(map(str, kinds))}: one kind of stdin, functional is known")
-    extra: dict[str, Any] = {"task_id": row.text("question_id"), "starter_code": row.get("starter_code") or ""}
+        raise UnusableRow(f"test cases of the kinds {sorted(kinds)}: one kind of stdin, functional is known")
+    extra: dict[str, Any] = {"task_id": row.text("question_id"), "starter_code": row.optional_text("starter_code")}
     extra |= {key: str(row.get(key)) for key in ("platform", "difficulty", "contest_date") if row.get(key) is not None}
     if kinds == {"stdin"}:
-        stdin_tests = [{"input": str(case["input"]), "output": str(case["output"])} for case in cases]
+        stdin_tests = [{"input": case["input"], "output": case["output"]} for case in cases]
         extra |= {"code_prompt": "", "tests": "", "stdin_tests": stdin_tests}
     else:
         name = _metadata(row).get("func_name")
@@ -62,18 +67,18 @@ def _cases(row: RawRow, name: str) -> list[dict[str, Any]]:
     value = row.get(name)
     if value is None or value == "":
         return []
-    cases = value if isinstance(value, list) else _decoded(value, f"{row.where}: field {name!r}")
+    cases = _decoded(row, name, value) if isinstance(value, str) else value
     if not isinstance(cases, list) or not all(
-        isinstance(case, dict) and {"input", "output"} <= case.keys() for case in cases
+        isinstance(case, dict) and all(isinstance(case.get(key), str) for key in ("input", "output")) for case in cases
     ):
-        raise ValueError(f"{row.where}: field {name!r} holds no list of {{'input', 'output', 'testtype'}} objects")
+        raise row.misfit(name, "holds no list of {'input', 'output', 'testtype'} objects with texts")
     return cases
 
 
-def _decoded(text: str, where: str) -> Any:
+def _decoded(row: RawRow, name: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         pass
     try:
         packed = base64.b64decode(text, validate=True)
@@ -83,9 +88,9 @@ def _decoded(text: str, where: str) -> Any:
             raise ValueError("cut off, or more than 1 GiB when unpacked")
         content = PlainUnpickler(io.BytesIO(plain)).load()
         return json.loads(content) if isinstance(content, str | bytes) else content
-    except (binascii.Error, zlib.error, pickle.UnpicklingError, EOFError, IndexError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"{where}: neither JSON nor base64 of packed JSON ({type(error).__name__}: {error})"
+    except _UNPACKING as error:
+        raise row.misfit(
+            name, f"is neither JSON nor base64 of packed JSON ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -106,13 +111,16 @@ class PlainUnpickler(pickle.Unpickler):
 
 def _metadata(row: RawRow) -> dict[str, Any]:
     value = row.get("metadata")
-    found = json.loads(value) if isinstance(value, str) and value.strip() else value
+    try:
+        found = json.loads(value) if isinstance(value, str) and value.strip() else value
+    except (ValueError, RecursionError) as error:
+        raise row.misfit("metadata", f"is not JSON ({error})") from error
     return found if isinstance(found, dict) else {}
 
 
 def _functional_tests(name: str, cases: list[dict[str, Any]]) -> str:
     """A program that calls the method; an input is one JSON value a line, a tuple counts as the list it stands for."""
-    pairs = [[str(case["input"]), str(case["output"])] for case in cases]
+    pairs = [[case["input"], case["output"]] for case in cases]
     return f"""{SAME}
 
 def check(candidate):
@@ -140,8 +148,11 @@ def ask(problem: Problem) -> str:
     return f"{problem.question}\n\n{task}\n\nReply with the whole program in one code block that begins with ```python."
 
 
+_FILES = ("test", *(f"test{number}" for number in range(2, 7)))
+
+
 def _task(name: str, numbers: range) -> Task:
-    files = ["test" if number == 1 else f"test{number}" for number in numbers]
+    files = [_FILES[number - 1] for number in numbers]
     return Task(
         name=name,
         licence="CC (the version is not stated); the problems are their contest platforms'",
@@ -149,6 +160,7 @@ def _task(name: str, numbers: range) -> Task:
             repo="livecodebench/code_generation_lite",
             revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
             plain_files=True,
+            variants=_FILES,
             parts={"test": tuple(Part((file,), f"{file}.jsonl") for file in files)},
         ),
         scorer="code",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow
-from cospec.tasks.base import Problem, RowRequest, Task, UnusableRow
+from cospec.scoring.golds import unfit_reason
+from cospec.tasks.base import Problem, RawRow, RowRequest, Task, UnusableRow
 from cospec.tasks.few_shot import pick_shots
 from cospec.tasks.local_data import local_copy
 from cospec.tasks.registry import task_named
+from cospec.tasks.source import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class TaskInfo:
 
     ``version`` is a Hub revision, a file's sha256 or a generator's release, ``files`` the sha256 of every local file.
     ``prompt_sha256`` is over all prompts as they are given to the model's template, in order. ``chat`` False means
-    plain text, to be decoded without a chat template. ``dropped`` lists the rows whose gold answer could not be read.
+    plain text, to be decoded without a chat template. ``dropped`` lists the rows whose gold answer could not be read,
+    and those that repeat an earlier row.
     """
 
     name: str
@@ -89,7 +93,8 @@ def load_task(
     raw = task.source.read(request)
     problems, dropped = usable_problems(task, raw.rows, num)
     if not problems:
-        raise ValueError(f"{task.name}: no usable row in {raw.source} ({len(dropped)} dropped): check the data")
+        first = f", the first because {dropped[0].reason}" if dropped else ""
+        raise ValueError(f"{task.name}: no usable row in {raw.source} ({len(dropped)} dropped{first}): check the data")
     shots = pick_shots(task, request, raw.split, num_shots)
     rows = [_row(task, problem, shots.before(problem), chat, system_prompt) for problem in problems]
     info = TaskInfo(
@@ -111,6 +116,12 @@ def load_task(
     return TaskSet(rows, info)
 
 
+def data_files(name: str, path: str | Path | None) -> list[Path]:
+    """The local files that `load_task` may read for a task; none where it reads the Hub, or generates."""
+    source, place = task_named(name).source, path or local_copy(name)
+    return source.files(Path(place)) if isinstance(source, Published) and place is not None else []
+
+
 def _check(task: Task, request: RowRequest, num_shots: int, system_prompt: str | None) -> None:
     if request.split is not None and request.split not in task.source.splits:
         raise ValueError(f"task {task.name!r} has no split {request.split!r}: choose {', '.join(task.source.splits)}")
@@ -122,18 +133,67 @@ def _check(task: Task, request: RowRequest, num_shots: int, system_prompt: str |
         raise ValueError("the system prompt is empty: write one, or leave it out")
 
 
-def usable_problems(task: Task, raw: Iterable[Any], num: int | None) -> tuple[list[Problem], list[DroppedRow]]:
-    """The first ``num`` problems whose gold answer can be read, and the rows dropped on the way."""
+def usable_problems(task: Task, raw: Iterable[RawRow], num: int | None) -> tuple[list[Problem], list[DroppedRow]]:
+    """The first ``num`` problems whose gold answer can be read, and the rows dropped on the way.
+
+    A problem that is there again is dropped as well; ValueError for an id that two different problems have.
+    """
     problems: list[Problem] = []
     dropped: list[DroppedRow] = []
+    first_of: dict[str, tuple[Problem, str]] = {}
     for row in raw:
         if len(problems) == num:
             break
         try:
-            problems.append(task.read(row))
+            problem = _read(task, row)
+            _check_id(problem, row, first_of)
+            problems.append(problem)
         except UnusableRow as reason:
             dropped.append(DroppedRow(row.where, str(reason)))
     return problems, dropped
+
+
+def _read(task: Task, row: RawRow) -> Problem:
+    try:
+        problem = task.read(row)
+        fields = {"id": problem.id, "gold": problem.gold, **problem.extra}
+        _require_json([problem.question, problem.worked, fields])
+    except (UnicodeEncodeError, _NoJson, RecursionError) as error:
+        name = next((name for name, value in row.fields.items() if not _is_json(value)), "")
+        raise row.misfit(name, f"holds what a file of rows cannot ({error}): mend or remove the row") from error
+    reason = task.scorer and unfit_reason(task.scorer, fields)
+    if reason:
+        raise UnusableRow(reason)
+    return problem
+
+
+class _NoJson(ValueError):
+    """A value that would not come back from a file as it is."""
+
+
+def _require_json(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _NoJson(str(error)) from error
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        _require_json(value)
+    except _NoJson:
+        return False
+    return True
+
+
+def _check_id(problem: Problem, row: RawRow, first_of: dict[str, tuple[Problem, str]]) -> None:
+    first, where = first_of.setdefault(problem.id, (problem, row.where))
+    if first is problem:
+        return
+    # TriviaQA's rows are pairs of a question and a collection of documents, so that most questions come twice.
+    if (problem.question, problem.gold) == (first.question, first.gold):
+        raise UnusableRow(f"the same problem {problem.id!r} as {where}")
+    raise ValueError(f"{row.where}: id {problem.id!r} is already used in {where}: give every problem its own id")
 
 
 def _row(task: Task, problem: Problem, shots: Sequence[Problem], chat: bool, system_prompt: str | None) -> PromptRow:

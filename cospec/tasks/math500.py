@@ -44,13 +44,13 @@ EXAMPLES = (
 
 def read(row: RawRow) -> Problem:
     """The gold answer is the row's, as LaTeX without dollars."""
-    answer = row.get("answer")
+    answer = row.value("answer")
     if not isinstance(answer, str) or not answer.strip():
-        raise UnusableRow(f"gold {answer!r} is empty")
+        raise UnusableRow(f"gold {str(answer)[:40]!r} is no text")
     if answer.count("{") != answer.count("}"):
         raise UnusableRow(f"gold {answer!r} has unbalanced braces")
-    name = row.get("unique_id") or f"{row.split}/{row.index}"
-    worked = row.get("solution")
+    name = row.own_id("unique_id") or f"{row.split}/{row.index}"
+    worked = row.optional_text("solution") or None
     extra = {key: row.get(key) for key in ("subject", "level") if row.get(key) is not None}
     return Problem(f"math500/{name}", row.text("problem").strip(), answer.strip(), worked, extra)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from cospec.tasks.base import Problem, RawRow, SplitShots, Task, UnusableRow
 from cospec.tasks.registry import choose_variant
@@ -21,21 +20,22 @@ SPLITS = {"test": range(11, 511), "validation": range(511, 601), "train": range(
 
 def read(row: RawRow) -> Problem:
     """`tests` is set-up and assertions as one program; `test_list` the assertions, which the prompt shows."""
-    task_id = row.get("task_id")
-    if not isinstance(task_id, int):
-        raise ValueError(f"{row.where}: 'task_id' is {task_id!r} and no number: not this task's format")
-    asserts = [_unix(line).strip() for line in row.get("test_list") or ()]
-    if not asserts:
+    task_id = _task_id(row)
+    asserts = [_unix(line).strip() for line in row.optional_list("test_list", str)]
+    if not any(asserts):
         raise UnusableRow("no tests: nothing can be checked")
     code = _unix(row.text("code")).strip("\n") + "\n"
-    set_up = [_unix(row.get("test_setup_code") or ""), *(_unix(line) for line in row.get("test_imports") or ())]
+    set_up = [_unix(line) for line in (row.optional_text("test_setup_code"), *row.optional_list("test_imports", str))]
     extra = {
         "task_id": task_id,
         "code_prompt": "",
         "tests": "\n".join([*(line for line in set_up if line.strip()), *asserts]) + "\n",
         "test_list": asserts,
     }
-    name = entry_point(code, asserts)
+    try:
+        name = entry_point(code, asserts)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UnusableRow(f"the reference or its tests are no Python of today: {error}") from error
     if name is not None:
         extra["entry_point"] = name
     question = _unix(row.text("prompt", "text")).strip()
@@ -76,8 +76,15 @@ def _unix(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _belongs(ids: range) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda fields: fields.get("task_id") in ids
+def _task_id(row: RawRow) -> int:
+    value = row.value("task_id")
+    if isinstance(value, bool) or not isinstance(value, int) or not any(value in ids for ids in SPLITS.values()):
+        raise row.misfit("task_id", f"is {str(value)[:40]!r}: it must be a number of 1 to 974, not this task's format")
+    return value
+
+
+def _belongs(ids: range) -> Callable[[RawRow], bool]:
+    return lambda row: _task_id(row) in ids
 
 
 def _task(name: str, config: str, file: str) -> Task:
@@ -88,6 +95,7 @@ def _task(name: str, config: str, file: str) -> Task:
             repo="google-research-datasets/mbpp",
             revision="4bb6404fdc6cacfda99d4ac4205087b89d32030c",
             config=config,
+            variants=("sanitized-mbpp", "mbpp"),
             parts={split: (Part((file,), split, keep=_belongs(ids)),) for split, ids in SPLITS.items()},
         ),
         scorer="code",

@@ -48,6 +48,7 @@ def _task(name: str, languages: tuple[str, ...]) -> Task:
             revision="f52417ca77bd71e9888ddc29f92587660725d2b4",
             plain_files=True,
             columns=("question", "answer"),
+            variants=tuple(f"mgsm_{lang}" for lang in INSTRUCTIONS),
             parts={"test": tuple(Part((f"mgsm_{lang}",), f"mgsm_{lang}.tsv", lang) for lang in languages)},
         ),
         scorer="number",

@@ -18,8 +18,9 @@ def read(row: RawRow) -> Problem:
     turns = row.get("turns") or row.get("prompt")
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
         raise ValueError(f"{row.where}: neither 'turns' nor 'prompt' is a list of texts: not this task's format")
-    name = next((row.get(key) for key in ("question_id", "prompt_id") if row.get(key) is not None), row.index)
-    extra = {"turns": turns, "category": row.get("category"), "reference": row.get("reference") or []}
+    name = row.own_id("question_id", "prompt_id") or row.index
+    category, reference = row.optional_text("category") or None, row.optional_list("reference", str)
+    extra = {"turns": turns, "category": category, "reference": reference}
     return Problem(f"mt_bench/{name}", turns[0], None, extra=extra)
 
 

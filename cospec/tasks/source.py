@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from cospec.jsonl import require_file
 from cospec.tasks.base import RawRow, RawRows, RowRequest
@@ -26,7 +25,7 @@ class Part:
     names: tuple[str, ...]
     hub: str
     label: str = ""
-    keep: Callable[[Mapping[str, Any]], bool] | None = None
+    keep: Callable[[RawRow], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,8 @@ class Published:
 
     ``config`` is the Hub data set's configuration. ``plain_files`` is for repositories that ship a loading script,
     which `datasets` no longer runs: their files are fetched as they are. ``columns`` names the columns of .tsv files
-    without a header.
+    without a header. ``variants`` are the names of the files of all the task's variants: one that is not among the
+    parts holds other problems.
     """
 
     repo: str
@@ -44,6 +44,7 @@ class Published:
     config: str | None = None
     plain_files: bool = False
     columns: tuple[str, ...] | None = None
+    variants: tuple[str, ...] = ()
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -70,8 +71,16 @@ class Published:
                 _find(request.path, parts[0], self.splits[0])
             united = tuple(there.values())
         else:
+            self._refuse_other_variant(request.path)
             united = (Part((_stem(request.path),), ""),)
         return replace(self, parts={"all": united})._from_files(request)
+
+    def files(self, path: Path) -> list[Path]:
+        """The files of any split that lie at ``path``, a directory or a file."""
+        if not path.is_dir():
+            return [path]
+        parts = [part for group in self.parts.values() for part in group]
+        return list(dict.fromkeys(file for part in parts for file in _candidates(path, part)))
 
     # --- local files -------------------------------------------------------------------------------------------------
 
@@ -81,6 +90,7 @@ class Published:
             split = request.split or self.splits[0]
             found = [(part, _find(request.path, part, split)) for part in self.parts[split]]
         else:
+            self._refuse_other_variant(request.path)
             split, part = self._part_of(require_file(request.path, "data file"), request.split)
             found = [(part, request.path)]
         rows = chain.from_iterable(
@@ -89,13 +99,23 @@ class Published:
         digests = {file.name: file_digest(file) for _, file in found}
         return RawRows(rows, split, ", ".join(digests), _version(digests), digests)
 
+    def _refuse_other_variant(self, file: Path) -> None:
+        own = {name for parts in self.parts.values() for part in parts for name in part.names}
+        if _stem(file) in set(self.variants) - own:
+            raise ValueError(
+                f"{file} is of another variant of this task by its name: name that one, or rename the file"
+            )
+
     def _part_of(self, file: Path, asked: str | None) -> tuple[str, Part]:
         """Which split and part a single file is, by its name; one of an unknown name is a split of its own, "file"."""
         group = {split: part for split, parts in self.parts.items() for part in parts if _stem(file) in part.names}
         if asked is None and group:
-            split = next(iter(group))
-            return split, group[split]
+            asked = next(iter(group))
         if asked in group:
+            if len(self.parts[asked]) > 1:
+                raise ValueError(
+                    f"{file} is one of several files of this task: give their directory, or name its variant"
+                )
             return asked, group[asked]
         if group:
             raise ValueError(f"{file} is split {' or '.join(group)} by its name, not {asked!r}: give the other file")
@@ -132,8 +152,9 @@ class Published:
 def _kept(part: Part, numbered: NumberedRows, split: str, seed: int, where: str) -> Iterator[RawRow]:
     index = 0
     for number, fields in numbered:
-        if part.keep is None or part.keep(fields):
-            yield RawRow(fields, split, part.label, index, seed, f"{where}:{number}")
+        row = RawRow(fields, split, part.label, index, seed, f"{where}:{number}")
+        if part.keep is None or part.keep(row):
+            yield row
             index += 1
 
 

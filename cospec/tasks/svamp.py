@@ -14,7 +14,7 @@ def read(row: RawRow) -> Problem:
     """The question is body and question; the gold answer a number, 51.0 read as 51."""
     body, question = row.text("Body").strip(), row.text("Question").strip()
     link = " " if body.endswith((".", "?", "!", ",")) else ". "
-    return Problem(f"svamp/{row.text('ID')}", f"{body}{link}{question}", plain_number(str(row.get("Answer"))))
+    return Problem(f"svamp/{row.text('ID')}", f"{body}{link}{question}", plain_number(str(row.value("Answer"))))
 
 
 TASK = Task(

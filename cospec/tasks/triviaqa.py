@@ -22,7 +22,7 @@ def read(row: RawRow) -> Problem:
         golds = usable_golds(row.fields["golden_answers"])
     else:
         raise ValueError(f"{row.where}: neither an 'answer' object nor a list 'golden_answers': not this task's format")
-    name = row.get("question_id") or row.get("id") or f"{row.split}/{row.index}"
+    name = row.own_id("question_id", "id") or f"{row.split}/{row.index}"
     question = _unquoted(row.text("question").strip())
     return Problem(f"triviaqa/{name}", question, golds[0], golds[0], {"golds": golds})
 

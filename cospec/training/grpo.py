@@ -36,6 +36,7 @@ from cospec.prompt_rows import PromptRow, load_prompt_rows
 from cospec.prompts import row_prompt_ids
 from cospec.rewards import GroupStats, group_advantages
 from cospec.scoring import UserScorer, Verdict, safe_score, scorer_for
+from cospec.scoring.golds import require_readable_golds
 from cospec.training.config import GrpoConfig
 from cospec.training.decision_logps import scored, scored_where_taught
 from cospec.training.run_dir import MetricsFile, RunDir
@@ -293,6 +294,7 @@ def train(config: GrpoConfig) -> Path:
     """Train with GRPO; the directory the arbiter was saved to."""
     check_arbiter_init(config.arbiter)
     rows, scorer = load_prompt_rows(config.prompts, require_gold=True), scorer_for(config.reward.scorer)
+    require_readable_golds((row.scorer_row() for row in rows), config.reward.scorer)
     if len(rows) < config.prompts_per_step:
         raise ValueError(
             f"{config.prompts} has {len(rows)} rows and prompts_per_step is {config.prompts_per_step}: "

@@ -90,7 +90,73 @@ def test_prompts_refuses_what_does_not_fit(tmp_path: Path, options: list[str], p
 
 
 def test_prompts_needs_a_file_to_write(tmp_path: Path) -> None:
-    assert_refused(run_here("prompts", "--task", "word_problems", "--out", tmp_path), "is a directory")
+    for out in (tmp_path, ""):
+        assert_refused(run_here("prompts", "--task", "word_problems", "--out", out), "is a directory")
+
+
+GSM8K = [{"question": f"Q{n}?", "answer": f"#### {n}"} for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("data", "out"),
+    [("mine.jsonl", "mine.jsonl"), ("mine.jsonl", "link.jsonl"), (".", "test.jsonl"), (".", "train.jsonl")],
+)
+def test_prompts_never_overwrites_the_data_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, out: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.jsonl", "test.jsonl", "train.jsonl"):
+        write_rows(tmp_path / name, GSM8K)
+    (tmp_path / "link.jsonl").symlink_to("mine.jsonl")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert_refused(run_here("prompts", "--task", "gsm8k", "--data", data, "--out", out), f"--out {out}", "overwritten")
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert run_here("prompts", "--task", "gsm8k", "--data", data, "--out", "rows.jsonl").exit_code == 0
+
+
+def test_prompts_says_which_rows_it_drops(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "mine.jsonl", [*GSM8K, {"question": "Q?", "answer": "#### many"}])
+    result = run_here("prompts", "--task", "gsm8k", "--data", file, "--out", tmp_path / "rows.jsonl")
+    assert result.stderr == f"cospec: dropped {file}:4: gold 'many' is not a number\n"
+    assert result.stdout.startswith("3 rows of gsm8k (file, 1 dropped; MIT)")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["rollout", "--prompts", "rows.jsonl", "--out", "rows.jsonl"],
+        ["label", "--prompts", "rows.jsonl", "--rollouts", "others.jsonl", "--out", "rows.jsonl"],
+        ["label", "--prompts", "others.jsonl", "--rollouts", "rows.jsonl", "--out", "rows.jsonl"],
+        ["eval", "--prompts", "rows.jsonl", "--plot", "rows.jsonl"],
+    ],
+)
+def test_no_command_writes_into_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("rows.jsonl", "others.jsonl"):
+        write_rows(tmp_path / name, [{"id": 1, "prompt": "p", "gold": "5", "task": "gsm8k"}])
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    assert_refused(run_here(*command), "rows.jsonl is the file that is read")
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["others.jsonl", "rows.jsonl"]
+
+
+@pytest.mark.parametrize("command", [["prompts", "--task", "word_problems"], ["rollout", "--prompts", "rows.jsonl"]])
+def test_plain_rows_are_not_written_under_a_compressed_name(tmp_path: Path, command: list[str]) -> None:
+    assert_refused(run_here(*command, "--out", tmp_path / "o.jsonl.gz"), "o.jsonl.gz: rows are written uncompressed")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "command", [["eval"], ["label", "--rollouts", "rows.jsonl", "--out", "labels.jsonl"]], ids=["eval", "label"]
+)
+def test_rows_with_unreadable_golds_are_refused_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    golds = ["5", "Janet has #### 18", "6"]
+    write_rows(tmp_path / "rows.jsonl", [{"id": n, "prompt": "p", "gold": gold} for n, gold in enumerate(golds)])
+    result = run_here(*command, "--prompts", "rows.jsonl", "--scorer", "number")
+    assert_refused(result, "scorer 'number' cannot judge by these rows: 1 (the gold answer 'Janet has #### 18'")
 
 
 # --- score -----------------------------------------------------------------------------------------------------------

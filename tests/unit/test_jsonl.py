@@ -117,3 +117,10 @@ def test_what_a_kill_leaves_is_cut(tmp_path: Path, tail: str) -> None:
     file.write_text('{"a": 1}\n' + tail)
     assert drop_torn_tail(file) == len(tail)
     assert file.read_text() == '{"a": 1}\n'
+
+
+def test_a_name_that_would_be_read_through_gzip_is_not_written(tmp_path: Path) -> None:
+    for write in (append_jsonl, write_jsonl_atomic):
+        with pytest.raises(ValueError, match=r"rows\.jsonl\.gz: rows are written uncompressed: leave \.gz out"):
+            write(tmp_path / "rows.jsonl.gz", [{"a": 1}])
+    assert not list(tmp_path.iterdir())

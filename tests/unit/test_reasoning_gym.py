@@ -18,6 +18,7 @@ from cospec.jsonl import dumps, write_jsonl_atomic
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 from cospec.scoring import Verdict, safe_score, scorer_for
 from cospec.scoring.reasoning_gym import EVALUATED_FORMULAS, EVALUATED_LITERALS, may_be_evaluated, score_reasoning_gym
+from cospec.scoring.reasoning_gym_guards import GUARDED
 from cospec.tasks.load import load_task
 from cospec.tasks.reasoning_gym import UNUSABLE, library, pack, unpack
 
@@ -63,6 +64,68 @@ def assert_right(row: PromptRow) -> None:
     text = f"<answer>{row.gold}</answer> no: <answer>\n{row.gold} </answer> that is it"
     assert score(text, row.scorer_row()).is_right, (row.gold, score(text, row.scorer_row()))
     assert score(row.gold or "", row.scorer_row()).kind == "no_answer"
+
+
+#: What a model may write that knows nothing of the problem.
+GENERIC = (
+    "0", "1", "-1", "2", "5", "10", "24", "100", "0.5", "0.0", "1/2", "yes", "no", "True", "False", "A", "B", "(A)",
+    "x", "None", "null", "[]", "{}", "()", "[[]]", "[0]", "[true]", "''", '""', "0,0", "0 0 0", "-", "?", "no solution",
+    "impossible", "unknown", "N/A", "anything else", "nan", "[NaN, NaN, NaN]", "1*1*4*6", "-1 days", "a b c",
+)  # fmt: skip
+
+
+def says_the_same(text: str, gold: str) -> bool:
+    """Equal but for case, or as numbers; three digits are all that `power_function` asks for, a unit may be missing."""
+    try:
+        number, expected = (float(value.replace(",", "").removesuffix(" days")) for value in (text, gold))
+    except ValueError:
+        return text.casefold() == gold.casefold()
+    return abs(number - expected) <= 5e-3 * abs(expected)
+
+
+def assert_no_generic_text_is_right(name: str, num: int) -> None:
+    for row in rows_of(name, num):
+        for text in GENERIC:
+            verdict = score(f"<answer>{text}</answer>", row.scorer_row())
+            assert verdict.kind in ("right", "wrong"), (text, row.gold, verdict)
+            assert not verdict.is_right or says_the_same(text, row.gold or ""), (text, row.gold)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_text_that_knows_nothing_is_right_only_where_it_is_the_answer(name: str) -> None:
+    assert_no_generic_text_is_right(name, 1)
+
+
+@pytest.mark.parametrize("name", sorted(GUARDED))
+def test_where_the_library_is_known_to_be_lenient_more_problems_are_looked_at(name: str) -> None:
+    assert_no_generic_text_is_right(name, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_text_that_knows_nothing_is_right_only_where_it_is_the_answer_of_many_problems(name: str) -> None:
+    assert_no_generic_text_is_right(name, 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "gold", "right", "wrong"),
+    [
+        ("coin_flip", "0.3125", ["5/16", "0.31250", "0.31251"], ["0", "0.3", "0,3125", "0.31", "3", "1e99999999"]),
+        ("coin_flip", "3.0517578125e-05", ["1/32768", "3.05e-5"], ["0", "0.0001"]),
+        ("number_sorting", "['-1.5', '2.0']", ['["-1.5", "2"]', "[-1.50, 2]"], ["[-1, 2]", "[-1.5, true]", "[-1.5]"]),
+        ("number_sorting", "['-1.5', '20.0']", ["['-1.5', '20.0']"], ['["-1.5", "2_0"]', "['20.0', '-1.5']"]),
+        ("polynomial_equations", "", ['""', "''"], ["0", "no solution", "x", "[]", "none, 5"]),
+        ("polynomial_equations", "-1.5, 2.0", ["-1.5, 2.0", "2,-1.5"], ["-1.5", "-1.5, 2.0, junk", "-1.5, 2.0, 3"]),
+        ("gsm_symbolic", "1200", ["$1200", "1200 apples", "1200.0"], ["-1200", "1200 or 1300", "1", "1200*1"]),
+    ],
+)  # fmt: skip
+def test_lenient_scorers_of_the_library_are_guarded(name: str, gold: str, right: list[str], wrong: list[str]) -> None:
+    metadata = {"source_dataset": name, "direction": "ascending"}
+    row = {"dataset": name, "entry": {"question": "?", "answer": gold, "metadata": metadata}}
+    for answer in right:
+        assert score(f"<answer>{answer}</answer>", row).is_right, answer
+    for answer in wrong:
+        assert score(f"<answer>{answer}</answer>", row).kind == "wrong", answer
 
 
 plain = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.fractions()
@@ -209,6 +272,27 @@ def test_what_is_missing_is_said() -> None:
     assert score("<answer>1</answer>", {"id": 1, "gold": "1"}).kind == "error"
     info = load_task("reasoning_gym:chain_sum", num=1).info
     assert info.version.startswith("reasoning-gym 0.")
+
+
+def test_an_answer_that_cannot_be_worked_out_is_wrong_where_the_librarys_own_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from cospec.scoring import reasoning_gym
+    from cospec.scoring.process import ScoringProcess
+
+    # The long product takes minutes.
+    process = ScoringProcess("cospec.scoring.reasoning_gym_judge:judge", time_limit_s=3.0)
+    monkeypatch.setattr(reasoning_gym, "_judge", lambda: process)
+    entry = {"question": "?", "answer": "x", "metadata": {"integrand": "1", "variable": "x"}}
+    row = {"dataset": "simple_integration", "entry": entry}
+    assert score_reasoning_gym("<answer>x + 5</answer>", row).is_right
+    slow = "*".join(f"sin(x + {n})*exp(x**{n})*tan(x**2 + {n})" for n in range(1, 12))
+    verdict = score_reasoning_gym(f"<answer>{slow}</answer>", row)
+    assert (verdict.kind, verdict.reason[:32]) == ("wrong", "the answer cannot be worked out:")
+    assert (
+        score_reasoning_gym(f"<answer>{slow}</answer>", {**row, "entry": {**entry, "answer": None}}).kind == "timeout"
+    )
+    process.close()
 
 
 def test_puzzle24_wants_the_given_numbers() -> None:

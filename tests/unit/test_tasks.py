@@ -278,6 +278,30 @@ def test_a_single_file_is_taken_whole(tmp_path: Path) -> None:
         load_task("mgsm", path=other)
 
 
+@pytest.mark.parametrize(
+    ("task", "file"),
+    [
+        ("mgsm:fr", "mgsm_de.tsv"),
+        ("gpqa", "gpqa_main.csv"),
+        ("mbpp", "mbpp.jsonl"),
+        ("mbpp:full", "sanitized-mbpp.jsonl.gz"),
+        ("humaneval:plus", "HumanEval.jsonl"),
+        ("livecodebench:v1", "test2.jsonl"),
+    ],
+)
+def test_a_file_of_another_variant_is_refused(tmp_path: Path, task: str, file: str) -> None:
+    (tmp_path / file).touch()
+    with pytest.raises(ValueError, match=r"is of another variant of this task by its name: name that one"):
+        load_task(task, path=tmp_path / file)
+
+
+def test_one_file_is_not_taken_for_a_task_of_several(tmp_path: Path) -> None:
+    for task, file in (("mgsm", "mgsm_de.tsv"), ("livecodebench", "test2.jsonl")):
+        (tmp_path / file).touch()
+        with pytest.raises(ValueError, match=rf"{file} is one of several files of this task: give their directory"):
+            load_task(task, path=tmp_path / file)
+
+
 def test_one_file_of_several_splits_is_cut_by_its_ids() -> None:
     file = benchmark("mbpp") / "mbpp.jsonl.gz"
     assert load_task("mbpp:full", path=file).info.num_rows == 500
@@ -299,7 +323,7 @@ def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
         ("triviaqa", {"question": "x"}, r"test\.jsonl:2: neither an 'answer' object nor a list"),
         ("nq_open", {"question": "x", "answer": "y"}, r"dev\.jsonl:2: 'answer' is a str and no list"),
         ("mt_bench", {"turns": []}, r"question\.jsonl:2: neither 'turns' nor 'prompt' is a list"),
-        ("mbpp", {"task_id": "Mbpp/1"}, r"sanitized-mbpp\.jsonl:2: 'task_id' is 'Mbpp/1' and no number"),
+        ("mbpp", {"task_id": "Mbpp/1"}, r"sanitized-mbpp\.jsonl:2: field 'task_id' is 'Mbpp/1': it must be a number"),
     ],
 )
 def test_rows_of_another_format_stop_the_load_with_their_line(
@@ -313,11 +337,6 @@ def test_rows_of_another_format_stop_the_load_with_their_line(
         "mt_bench": {"turns": ["a"]},
         "mbpp": {"task_id": 11, "prompt": "a", "code": "def f(): pass", "test_list": ["assert not f()"]},
     }
-    if name == "mbpp":
-        # The split is decided by the id, so that a row without a number belongs to none of them.
-        write(tmp_path, files[name], good[name], row)
-        assert len(load_task(name, path=tmp_path).rows) == 1
-        return
     write(tmp_path, files.get(name, "test.jsonl"), good[name], row)
     with pytest.raises(ValueError, match=message):
         load_task(name, path=tmp_path)
@@ -325,7 +344,7 @@ def test_rows_of_another_format_stop_the_load_with_their_line(
 
 def test_a_file_without_a_usable_row_is_refused(tmp_path: Path) -> None:
     gsm(tmp_path, "many")
-    with pytest.raises(ValueError, match=r"gsm8k: no usable row in test\.jsonl \(1 dropped\)"):
+    with pytest.raises(ValueError, match=r"gsm8k: no usable row in test\.jsonl \(1 dropped, "):
         load_task("gsm8k", path=tmp_path)
 
 
@@ -366,7 +385,7 @@ def test_golds_lose_the_english_thousands_commas(tmp_path: Path) -> None:
     golds = [row.gold for row in loaded(tmp_path, "gsm8k").rows]
     assert golds == ["1234", "-5", "2125000", "3.5", "0", "7", "-8"]
     gsm(tmp_path, "1,2", "1,23,456", "12,3456", "1.2.3", "")
-    with pytest.raises(ValueError, match=r"no usable row in test\.jsonl \(5 dropped\)"):
+    with pytest.raises(ValueError, match=r"no usable row in test\.jsonl \(5 dropped, "):
         loaded(tmp_path, "gsm8k")
 
 
@@ -422,7 +441,7 @@ def test_triviaqa_reads_both_formats_and_undoes_csv_quoting(tmp_path: Path) -> N
 def test_aime_golds_are_whole_numbers_without_leading_zeros(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"id": 60, "problem": "P", "solution": "S", "answer": "025"},
-        {"ID": "2024-I-2", "Problem": "P2", "Solution": "S2", "Answer": 204},
+        {"ID": "2024-I-2", "Problem": "P2", "Solution": "S2", "Answer": 204.0},
         {"id": 62, "problem": "P", "answer": "1000"},
         {"id": 63, "problem": "P", "answer": "\\frac12"},
     ]
@@ -439,7 +458,7 @@ def test_maths_golds_that_cannot_be_read_are_dropped(tmp_path: Path) -> None:
     assert [row.gold for row in found.rows] == ["\\frac{1}{2}", "7"]
     assert [drop.reason for drop in found.info.dropped] == [
         "gold '\\\\frac{1}{2' has unbalanced braces",
-        "gold '' is empty",
+        "gold '' is no text",
     ]
 
 
