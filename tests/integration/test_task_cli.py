@@ -216,7 +216,6 @@ def test_gold_answers_of_number_and_maths_tasks_are_right(tmp_path: Path, task: 
 
 
 def test_code_rows_are_tested_by_the_tasks_data(tmp_path: Path) -> None:
-    require_scorer("code")
     problems = load_task("mbpp:full", path=benchmark("mbpp"), split="prompt", num=3).rows
     rows = [
         {"id": row.id, "task_id": row.extra["task_id"], "completion": completion}
@@ -231,7 +230,6 @@ def test_code_rows_are_tested_by_the_tasks_data(tmp_path: Path) -> None:
 
 
 def test_code_rows_must_name_a_problem_of_the_data(tmp_path: Path) -> None:
-    require_scorer("code")
     options = ("--task", "humaneval", "--data", benchmark("humaneval"), "--confirm-run-unsafe-code")
     for row, message in (
         ({"id": 1, "completion": ""}, "rows.jsonl:1: no task_id"),

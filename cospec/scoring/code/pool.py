@@ -38,8 +38,8 @@ def run_many(
     """Run all jobs, ``num_workers`` at a time; exactly one run for each, in their order.
 
     ``isolation`` is the machine's where it is left out. ``on_run`` is called with a job's index and its run as soon as
-    it ends, from the worker's thread. ValueError, before anything runs, without consent or without workers. An interrupt
-    ends the programs that run.
+    it ends, from the worker's thread. ValueError, before anything runs, without consent or without workers. An
+    interrupt ends the programs that run.
     """
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}: at least one is needed, about as many as there are cores")
