@@ -50,6 +50,9 @@ def load_eval_tasks(options: EvalOptions) -> list[LoadedTask]:
         raise ValueError(
             f"--workers {options.workers} runs programs of code tasks at once, and no task here has any: drop --workers"
         )
+    # A scorer of the user's own may run programs as well.
+    if options.confirm_run_unsafe_code and not any(name == "code" or ":" in name for name in scorers):
+        raise ValueError("--confirm-run-unsafe-code is given and no task here has programs to run: drop it")
     return loaded
 
 

@@ -15,7 +15,7 @@ from cospec.jsonl import read_numbered_jsonl
 from cospec.scoring.custom import safe_score
 from cospec.scoring.process import ScoringProcess
 from cospec.scoring.registry import scorer_for, scorer_name, scorer_of_task
-from cospec.scoring.threads import stoppable_threads
+from cospec.scoring.threads import in_order, stoppable_threads
 from cospec.scoring.verdict import Verdict
 from cospec.tasks.base import RowRequest, Task
 from cospec.tasks.load import usable_problems
@@ -168,7 +168,7 @@ def _verdicts(rows: Sequence[AnswerRow], scorer: str, workers: int) -> Iterator[
     if scorer_name(scorer) == "code":
         # Each program is run in a process of its own.
         with stoppable_threads(workers) as pool:
-            yield from pool.map(lambda row: safe_score(judge, row.text, row.row), rows)
+            yield from in_order(pool, lambda row: safe_score(judge, row.text, row.row), rows)
     # A user's scorer may print, crash, or hang in C code, out of reach of signals: better not in this process.
     elif ":" in scorer_name(scorer) or workers > 1:
         yield from _verdicts_of_processes(rows, scorer, workers)
@@ -194,7 +194,7 @@ def _verdicts_of_processes(rows: Sequence[AnswerRow], scorer: str, workers: int)
             )
             free.put(stack.enter_context(process))
         with stoppable_threads(workers) as pool:
-            yield from pool.map(judge, rows)
+            yield from in_order(pool, judge, rows)
 
 
 def score_text(scorer: str, text: str, row: Mapping[str, Any]) -> Verdict:

@@ -2,10 +2,16 @@
 
 import os
 import select
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+_AHEAD = 1000
 
 # The descriptor whose hanging up tells this thread to stop; the main thread has signals for that.
 _STOP: ContextVar[int | None] = ContextVar("stop", default=None)
@@ -26,6 +32,17 @@ def stoppable_threads(num_threads: int) -> Iterator[ThreadPoolExecutor]:
         os.close(running)
         pool.shutdown(cancel_futures=True)
         os.close(stopped)
+
+
+def in_order(pool: ThreadPoolExecutor, function: Callable[[_Job], _Result], jobs: Iterable[_Job]) -> Generator[_Result]:
+    """As ``pool.map``, which hands out all jobs before the first result: here, a thousand ahead of it at most."""
+    waiting: deque[Future[_Result]] = deque()
+    for job in jobs:
+        waiting.append(pool.submit(function, job))
+        while waiting and (len(waiting) >= _AHEAD or waiting[0].done()):
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def wait_readable(descriptor: int, seconds: float | None) -> bool:
