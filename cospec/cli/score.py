@@ -48,8 +48,9 @@ ConsentOption = Annotated[
     ),
 ]
 
+Level = Literal["limits", "contained", "full"]
 IsolationOption = Annotated[
-    Literal["limits", "contained", "full"] | None,
+    Level | None,
     typer.Option("--minimum-isolation", help="Refuse to run programs where the machine keeps them in less than that."),
 ]
 FailedShareOption = Annotated[
@@ -83,8 +84,12 @@ def command(
     if (task is None) == (scorer is None):
         raise ValueError("answers are judged by --task NAME or by --scorer NAME: give one of the two")
     with StopSignals():
-        name = _ready_scorer(task, scorer, confirm_run_unsafe_code, minimum_isolation)
+        name = _ready_scorer(task, scorer, confirm_run_unsafe_code)
+        if name != "code" and minimum_isolation is not None:
+            raise ValueError(f"--minimum-isolation is for the scorer 'code' and this is {name!r}: drop it")
         answers = _answers(rows, task, name, data)
+        if name == "code":
+            _say_isolation(minimum_isolation)
         found: list[ScoredRow] = []
         kept = on_interrupt(lambda: f"the verdicts printed, of the first {len(found)} of {len(answers)} rows")
         with kept, closing(score_rows(answers, name, workers)) as scored:
@@ -95,30 +100,31 @@ def command(
     _check_failures(found, max_failed_share)
 
 
-def _ready_scorer(
-    task: str | None, scorer: str | None, consent: bool, minimum: Literal["limits", "contained", "full"] | None
-) -> str:
-    """The scorer's own name, once it can be used and, if it runs programs, may do so here."""
-    from cospec.scoring.code import FLAG, give_consent, isolation_here
+def _ready_scorer(task: str | None, scorer: str | None, consent: bool) -> str:
+    """The scorer's own name, once it can be used and, if it runs programs, may do so."""
+    from cospec.scoring.code import FLAG, give_consent
     from cospec.scoring.registry import scorer_for, scorer_name, scorer_of_task
 
     name = scorer_name(scorer) if scorer is not None else scorer_of_task(task or "")
     # A scorer of the user's own may run programs as well.
     if consent and name != "code" and ":" not in name:
         raise ValueError(f"{FLAG} is given and the scorer {name!r} runs no code: drop it")
-    if minimum is not None and name != "code":
-        raise ValueError(f"--minimum-isolation is for the scorer 'code' and this is {name!r}: drop it")
     if consent:
         give_consent()
     # What a module prints while it is imported must not get among the verdicts.
     with redirect_stdout(sys.stderr):
         scorer_for(name)
-    if name == "code":
-        isolation = isolation_here()
-        typer.echo(f"cospec: generated programs run under {isolation}", err=True)
-        if minimum is not None:
-            isolation.require(minimum)
     return name
+
+
+def _say_isolation(minimum: Level | None) -> None:
+    """How far programs are kept from this machine; ValueError where that is below ``minimum``."""
+    from cospec.scoring.code import isolation_here
+
+    found = isolation_here()
+    typer.echo(f"cospec: generated programs run under {found}", err=True)
+    if minimum is not None:
+        found.require(minimum)
 
 
 def _answers(rows: Path, task: str | None, scorer: str, data: Path | None) -> list[AnswerRow]:
