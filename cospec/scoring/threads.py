@@ -13,7 +13,7 @@ _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 _AHEAD = 1000
 
-# The descriptor whose hanging up tells this thread to stop; the main thread has signals for that.
+# The descriptor that tells this thread to stop, once it can be read; the main thread has signals for that.
 _STOP: ContextVar[int | None] = ContextVar("stop", default=None)
 
 
@@ -29,6 +29,8 @@ def stoppable_threads(num_threads: int) -> Iterator[ThreadPoolExecutor]:
     try:
         yield pool
     finally:
+        # Not closing alone: a process that was forked meanwhile may hold a copy of this end.
+        os.write(running, b"stop")
         os.close(running)
         pool.shutdown(cancel_futures=True)
         os.close(stopped)
