@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cospec.cli.eval_options import CONSENT, EvalOptions
+from cospec.cli.eval_options import EvalOptions
 from cospec.cli.methods import describe_rows
 from cospec.prompt_rows import PromptRow, common_task, load_prompt_rows
 
@@ -51,6 +50,9 @@ def load_eval_tasks(options: EvalOptions) -> list[LoadedTask]:
         raise ValueError(
             f"--workers {options.workers} runs programs of code tasks at once, and no task here has any: drop --workers"
         )
+    # A scorer of the user's own may run programs as well.
+    if options.confirm_run_unsafe_code and not any(name == "code" or ":" in name for name in scorers):
+        raise ValueError("--confirm-run-unsafe-code is given and no task here has programs to run: drop it")
     return loaded
 
 
@@ -108,20 +110,17 @@ def _required(scorer: str | None, task: str) -> str:
 
 def _loaded(name: str, rows: Sequence[PromptRow], scorer: str, info: Mapping[str, Any]) -> LoadedTask:
     from cospec.evaluation import EvalTask
-    from cospec.scoring import scorer_for
+    from cospec.scoring.registry import scorer_for, scorer_name
 
+    scorer = scorer_name(scorer)
     task = EvalTask(name, tuple(rows), scorer_for(scorer), scorer, scorer in _PARALLEL)
     return LoadedTask(task, {**info, "scorer": scorer, **_isolation(scorer), **describe_rows(rows)})
 
 
 def _isolation(scorer: str) -> dict[str, Any]:
-    """How far a scorer that runs programs keeps them from the machine; ValueError without consent to run any."""
+    """How far a scorer that runs programs keeps them from the machine."""
     if scorer != "code":
         return {}
-    if os.environ.get(CONSENT) != "1":
-        raise ValueError(
-            "scoring runs code that a model has written: read docs/evaluation.md, then add --confirm-run-unsafe-code"
-        )
     from cospec.scoring.code import isolation_here
 
     found = isolation_here()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from cospec.evaluation.sample import Sample
 from cospec.evaluation.statistics import wilson
 from cospec.evaluation.task import EvalTask
 from cospec.prompt_rows import PromptRow
 from cospec.scoring import Verdict, safe_score
+from cospec.scoring.threads import stoppable_threads
 
 #: Fewer samples than this say little: a task of ten problems may have one failure.
 ENOUGH = 20
@@ -25,7 +25,7 @@ def score_all(task: EvalTask, texts: Sequence[str], rows: Sequence[PromptRow], w
     jobs = [(text, row.scorer_row()) for text, row in zip(texts, rows, strict=True)]
     if workers == 1 or not task.scores_in_parallel or len(jobs) < 2:
         return [safe_score(task.scorer, *job) for job in jobs]
-    with ThreadPoolExecutor(workers) as pool:
+    with stoppable_threads(workers) as pool:
         return list(pool.map(lambda job: safe_score(task.scorer, *job), jobs))
 
 

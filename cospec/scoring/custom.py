@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from cospec.scoring.verdict import UserScorer, Verdict
+from cospec.scoring.verdict import KINDS, UserScorer, Verdict
 
 
 def load_scorer(name: str) -> UserScorer:
@@ -65,9 +65,20 @@ def safe_score(scorer: UserScorer, text: str, row: Mapping[str, Any]) -> Verdict
         return Verdict("error", reason=f"the scorer raised {type(error).__name__}: {error}")
 
 
+def _checked(verdict: Verdict) -> Verdict:
+    """The verdict itself, unless it is of no known kind; what is no text in it becomes text."""
+    if verdict.kind not in KINDS:
+        known = ", ".join(KINDS)
+        return Verdict("error", reason=f"the scorer returned a Verdict of kind {verdict.kind!r}: the kinds are {known}")
+    texts: list[object] = [verdict.extracted, verdict.reason]
+    if all(isinstance(text, str | None) for text in texts):
+        return verdict
+    return Verdict(verdict.kind, None if verdict.extracted is None else str(verdict.extracted), str(verdict.reason))
+
+
 def _to_verdict(value: Any) -> Verdict:
     if isinstance(value, Verdict):
-        return value
+        return _checked(value)
     if value is None:
         return Verdict("error", reason="the scorer returned None")
     # numpy and torch scalars compare like numbers once they are plain ones.

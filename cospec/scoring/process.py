@@ -6,7 +6,6 @@ waiting. Here the parent watches the clock, kills the worker with its whole proc
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -14,14 +13,17 @@ import sys
 import threading
 import time
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from cospec.scoring import worker
+from cospec.scoring.threads import wait_readable
 from cospec.scoring.verdict import Verdict
 
 _START_LIMIT_S = 300.0
+_STDERR = 2
 #: Time limits that a worker may take while others have the processor, as on a machine that trains.
 _PATIENCE = 30
 
@@ -32,19 +34,25 @@ class ScoringProcess:
     The function returns what a scorer may return. A call that takes longer than ``time_limit_s`` (wall time, up to 30
     times as much while the worker is ready to run and does not get the processor) is a "timeout" verdict, one that
     runs out of memory or kills its process an "error" verdict; both cost a new worker for the next call.
-    ``memory_limit_mb`` bounds the worker's address space. The worker starts with the first call and ends with `close`,
-    with this object, or with the program, even if the program is killed. Linux alone has all that this needs.
+    ``memory_limit_mb`` bounds the worker's address space. None is no limit. What the function prints is dropped, or
+    goes to stderr with ``shows_output``. The worker starts with the first call and ends with `close`, with this object,
+    or with the program, even if the program is killed. Linux alone has all that this needs.
     """
 
-    def __init__(self, function: str, *, time_limit_s: float = 10.0, memory_limit_mb: int = 2048) -> None:
-        if not time_limit_s > 0 or not memory_limit_mb > 0:
+    def __init__(
+        self,
+        function: str,
+        *,
+        time_limit_s: float | None = 10.0,
+        memory_limit_mb: int | None = 2048,
+        shows_output: bool = False,
+    ) -> None:
+        if any(limit is not None and not limit > 0 for limit in (time_limit_s, memory_limit_mb)):
             raise ValueError(
                 f"a scoring process with time_limit_s={time_limit_s} and memory_limit_mb={memory_limit_mb}: "
                 "both limits must be positive"
             )
-        self._function = function
-        self._time_limit_s = float(time_limit_s)
-        self._memory_limit_mb = int(memory_limit_mb)
+        self._setting = _Setting(function, time_limit_s, memory_limit_mb, shows_output)
         self._lock = threading.Lock()
         self._child: _Child | None = None
         _ALIVE.add(self)
@@ -56,7 +64,7 @@ class ScoringProcess:
             child = self._running_child()
             healthy = False
             try:
-                verdict, healthy = child.ask(request, self._time_limit_s)
+                verdict, healthy = child.ask(request)
             finally:
                 # Also after an interrupt: the reply to a question nobody waits for must not answer the next one.
                 if not healthy:
@@ -83,7 +91,7 @@ class ScoringProcess:
 
     def _running_child(self) -> "_Child":
         if self._child is None:
-            self._child = _Child(self._function, self._time_limit_s, self._memory_limit_mb)
+            self._child = _Child(self._setting)
         return self._child
 
     def forget(self) -> None:
@@ -97,18 +105,31 @@ class ScoringProcess:
             self._child = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What a worker runs, within which limits."""
+
+    function: str
+    time_limit_s: float | None
+    memory_limit_mb: int | None
+    shows_output: bool
+
+
 class _Child:
     """One worker process and the socket to it."""
 
-    def __init__(self, function: str, time_limit_s: float, memory_limit_mb: int) -> None:
+    def __init__(self, setting: _Setting) -> None:
+        self._setting = setting
+        output = _STDERR if setting.shows_output else subprocess.DEVNULL
         self._connection, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 # -P: the worker's own directory must not shadow the standard library.
-                [sys.executable, "-P", str(Path(worker.__file__))],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                [sys.executable, "-P", str(Path(worker.__file__)), str(theirs.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -116,19 +137,15 @@ class _Child:
         self.end = weakref.finalize(self, _end, os.getpid(), self._process, self._connection)
         started = False
         try:
-            self._introduce(function, time_limit_s, memory_limit_mb)
+            self._introduce()
             started = True
         finally:
             if not started:
                 self.end()
 
-    def _introduce(self, function: str, time_limit_s: float, memory_limit_mb: int) -> None:
-        setting = {
-            "function": function,
-            "path": sys.path,
-            "time_limit_s": time_limit_s,
-            "memory_limit_mb": memory_limit_mb,
-        }
+    def _introduce(self) -> None:
+        function, memory_limit_mb = self._setting.function, self._setting.memory_limit_mb
+        setting = {"function": function, "path": sys.path, "memory_limit_mb": memory_limit_mb}
         try:
             failure = self._exchange(worker.encode(setting), _START_LIMIT_S)["failure"]
         except (EOFError, ConnectionError, TimeoutError) as error:
@@ -139,26 +156,24 @@ class _Child:
         if failure is not None:
             raise ValueError(f"the scoring process cannot import {function!r}: {failure}")
 
-    def ask(self, request: bytes, time_limit_s: float) -> tuple[Verdict, bool]:
+    def ask(self, request: bytes) -> tuple[Verdict, bool]:
         """The verdict, and whether the worker can serve again."""
         try:
-            kind, extracted, reason, out_of_memory = self._exchange(request, time_limit_s)
+            kind, extracted, reason, out_of_memory = self._exchange(request, self._setting.time_limit_s)
         except TimeoutError:
-            return Verdict("timeout", reason=f"no verdict within {time_limit_s:g} s"), False
+            return Verdict("timeout", reason=f"no verdict within {self._setting.time_limit_s:g} s"), False
         except (EOFError, ConnectionError, json.JSONDecodeError):
             return Verdict("error", reason=f"the scoring process ended ({self._fate()})"), False
         return Verdict(kind, extracted, reason), not out_of_memory
 
-    def _exchange(self, request: bytes, time_limit_s: float) -> Any:
+    def _exchange(self, request: bytes, time_limit_s: float | None) -> Any:
         self._connection.settimeout(time_limit_s)
         cpu_before = self._cpu_time_s()
         self._connection.sendall(request)
-        reply = select.poll()
-        reply.register(self._connection, select.POLLIN)
         for _ in range(_PATIENCE):
-            if reply.poll(time_limit_s * 1000):
+            if wait_readable(self._connection.fileno(), time_limit_s):
                 return worker.receive(self._connection)
-            if not self._is_starved(cpu_before, time_limit_s):
+            if time_limit_s is None or not self._is_starved(cpu_before, time_limit_s):
                 break
         raise TimeoutError
 
@@ -200,6 +215,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _end(owner: int, process: "subprocess.Popen[bytes]", connection: socket.socket) -> None:
     connection.close()
+    assert process.stdin
+    process.stdin.close()
     if os.getpid() == owner:
         # Not reaped so far, dead or alive: the group's number cannot have passed to a stranger.
         os.killpg(process.pid, signal.SIGKILL)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cospec.scoring.choice import score_choice
+from cospec.scoring.code.consent import require_consent
 from cospec.scoring.code.scorer import score_code
 from cospec.scoring.custom import load_scorer
 from cospec.scoring.maths import require_math_verify, score_maths
@@ -19,18 +20,27 @@ from cospec.tasks.registry import is_task, task_named
 def scorer_for(name: str) -> UserScorer:
     """The scorer of a built-in name, of a task's name or of `package.module:function`; others raise ValueError.
 
-    Call it through `cospec.scoring.custom.safe_score`, which turns every outcome into a verdict.
+    So do scorers that lack a library, or, for the one that runs programs, the user's consent. Call it through
+    `cospec.scoring.custom.safe_score`, which turns every outcome into a verdict.
     """
+    name = scorer_name(name)
     if name == "maths":
         require_math_verify()
     if name == "reasoning_gym":
         require_library()
+    if name == "code":
+        require_consent()
+    return _BUILT_IN[name] if name in _BUILT_IN else load_scorer(name)
+
+
+def scorer_name(name: str) -> str:
+    """The scorer's own name where ``name`` is a task's, else ``name``; ValueError where it is nobody's."""
     if name in _BUILT_IN:
-        return _BUILT_IN[name]
+        return name
     if is_task(name):
-        return scorer_for(scorer_of_task(name))
+        return scorer_of_task(name)
     if ":" in name:
-        return load_scorer(name)
+        return name
     near = difflib.get_close_matches(name, _BUILT_IN, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(_BUILT_IN)}, or package.module:function"
     raise ValueError(f"unknown scorer {name!r}: {hint}")

@@ -1,19 +1,21 @@
-"""Scoring a file of answers: rows are checked as a whole first, then scored in their order, by several processes."""
+"""Scoring a file of answers: rows are checked as a whole first, then scored in their order, several at a time."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+import functools
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from cospec.jsonl import read_numbered_jsonl
 from cospec.scoring.custom import safe_score
-from cospec.scoring.registry import scorer_for, scorer_of_task
+from cospec.scoring.process import ScoringProcess
+from cospec.scoring.registry import scorer_for, scorer_name, scorer_of_task
+from cospec.scoring.threads import in_order, stoppable_threads
 from cospec.scoring.verdict import Verdict
 from cospec.tasks.base import RowRequest, Task
 from cospec.tasks.load import usable_problems
@@ -36,8 +38,9 @@ _NEEDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """A text and what its scorer reads beside it; ``id`` keeps its JSON type."""
+    """A text and what its scorer reads beside it; ``id`` keeps its JSON type, ``line`` is where it stands."""
 
+    line: int
     id: str | int
     text: str
     row: Mapping[str, Any]
@@ -58,7 +61,10 @@ class ScoredRow:
 
 def read_answers(file: Path, scorer: str) -> list[AnswerRow]:
     """Rows {"id", "text", "gold", ...} as the scorer reads them; ValueError with file:line where one does not fit."""
-    return [_answer(raw, number, f"{file}:{number}", scorer, "text") for number, raw in read_numbered_jsonl(file)]
+    name = scorer_name(scorer)
+    return _distinct(
+        (_answer(raw, number, f"{file}:{number}", name, "text") for number, raw in read_numbered_jsonl(file)), file
+    )
 
 
 def read_task_answers(file: Path, name: str, data: Path | None, revision: str | None = None) -> list[AnswerRow]:
@@ -69,11 +75,26 @@ def read_task_answers(file: Path, name: str, data: Path | None, revision: str | 
     if data is not None or revision is not None:
         raise ValueError(f"rows of task {name!r} carry their gold answers: leave the data and the revision out")
     rows = read_answers(file, scorer)
-    for (number, _), row in zip(read_numbered_jsonl(file), rows, strict=True):
+    for row in rows:
         missing = [field for field in task.row_fields if row.row.get(field) in (None, "")]
         if missing:
-            raise ValueError(f"{file}:{number}: task {name!r} needs the field {missing[0]!r} in every row")
+            raise ValueError(f"{file}:{row.line}: task {name!r} needs the field {missing[0]!r} in every row")
     return rows
+
+
+def _distinct(rows: Iterable[AnswerRow], file: Path) -> list[AnswerRow]:
+    """The rows as a list; ValueError without any, or for an id that two have."""
+    seen: dict[str | int, AnswerRow] = {}
+    for row in rows:
+        first = seen.setdefault(row.id, row)
+        if first is not row:
+            raise ValueError(
+                f"{file}: lines {first.line} and {row.line} have the same id {row.id!r}, and verdicts go by it: "
+                "give each row its own, or leave the ids out (they are the lines' numbers then)"
+            )
+    if not seen:
+        raise ValueError(f"{file}: no rows: write one object per line, the answers that are to be scored")
+    return list(seen.values())
 
 
 def _answer(raw: Mapping[str, Any], number: int, where: str, scorer: str, text_field: str) -> AnswerRow:
@@ -90,7 +111,7 @@ def _answer(raw: Mapping[str, Any], number: int, where: str, scorer: str, text_f
     golds = raw.get("golds")
     if golds is not None and not (isinstance(golds, list) and all(isinstance(gold, str) for gold in golds)):
         raise ValueError(f"{where}: golds is {golds!r}: it must be a list of texts")
-    return AnswerRow(id, text, {"gold": None, **raw, "id": id})
+    return AnswerRow(number, id, text, {"gold": None, **raw, "id": id})
 
 
 def _is_given(value: Any) -> bool:
@@ -116,7 +137,7 @@ def _code_answers(file: Path, task: Task, data: Path | None, revision: str | Non
         # The tests are the task's own: a row that brought its own would be scored by something else.
         merged = {**{key: raw[key] for key in raw if key in ("id", "completion")}, **problems[str(task_id)]}
         rows.append(_answer(merged, number, where, "code", "completion"))
-    return rows
+    return _distinct(rows, file)
 
 
 def _by_task_id(task: Task, data: Path | None, revision: str | None) -> dict[str, Mapping[str, Any]]:
@@ -130,25 +151,55 @@ def _by_task_id(task: Task, data: Path | None, revision: str | None) -> dict[str
 # --- scoring ---------------------------------------------------------------------------------------------------------
 
 
-def score_rows(rows: Sequence[AnswerRow], scorer: str, workers: int = 1) -> Iterator[ScoredRow]:
-    """Verdicts in the order of the rows, as they come; ``workers`` processes share the work where there are several.
+def score_rows(rows: Sequence[AnswerRow], scorer: str, workers: int = 1) -> Generator[ScoredRow]:
+    """Verdicts in the order of the rows, as they come, ``workers`` rows at a time.
 
-    ValueError for an unknown scorer, before anything is scored.
+    Closing it ends all that runs, and so does an interrupt; a killed program leaves nothing behind either. ValueError
+    for an unknown scorer, before anything is scored.
     """
     if workers < 1:
         raise ValueError(f"{workers} workers: use at least 1")
-    scorer_for(scorer)
-    jobs = [(scorer, row.text, row.row) for row in rows]
-    # Processes, not threads: most scorers compute in Python. Spawned, since a fork copies locks that others may hold.
-    pool = ProcessPoolExecutor(workers, get_context("spawn")) if workers > 1 and len(rows) > 1 else nullcontext()
-    with pool as executor:
-        verdicts: Iterable[Verdict] = map(_score, jobs)
-        if executor is not None:
-            verdicts = executor.map(_score, jobs, chunksize=max(1, min(32, len(jobs) // (8 * workers))))
-        for row, verdict in zip(rows, verdicts, strict=True):
-            yield ScoredRow(row.id, verdict)
+    for row, verdict in zip(rows, _verdicts(rows, scorer, workers), strict=True):
+        yield ScoredRow(row.id, verdict)
 
 
-def _score(job: tuple[str, str, Mapping[str, Any]]) -> Verdict:
-    scorer, text, row = job
-    return safe_score(scorer_for(scorer), text, row)
+def _verdicts(rows: Sequence[AnswerRow], scorer: str, workers: int) -> Iterator[Verdict]:
+    judge = scorer_for(scorer)
+    if scorer_name(scorer) == "code":
+        # Each program is run in a process of its own.
+        with stoppable_threads(workers) as pool:
+            yield from in_order(pool, lambda row: safe_score(judge, row.text, row.row), rows)
+    # A user's scorer may print, crash, or hang in C code, out of reach of signals: better not in this process.
+    elif ":" in scorer_name(scorer) or workers > 1:
+        yield from _verdicts_of_processes(rows, scorer, workers)
+    else:
+        yield from (safe_score(judge, row.text, row.row) for row in rows)
+
+
+def _verdicts_of_processes(rows: Sequence[AnswerRow], scorer: str, workers: int) -> Iterator[Verdict]:
+    free: SimpleQueue[ScoringProcess] = SimpleQueue()
+
+    def judge(row: AnswerRow) -> Verdict:
+        process = free.get()
+        try:
+            return process.score(scorer, row.text, row.row)
+        finally:
+            free.put(process)
+
+    with ExitStack() as stack:
+        for _ in range(min(workers, len(rows))):
+            # No limits: verdicts must not depend on the number of workers.
+            process = ScoringProcess(
+                f"{__name__}:score_text", time_limit_s=None, memory_limit_mb=None, shows_output=True
+            )
+            free.put(stack.enter_context(process))
+        with stoppable_threads(workers) as pool:
+            yield from in_order(pool, judge, rows)
+
+
+def score_text(scorer: str, text: str, row: Mapping[str, Any]) -> Verdict:
+    """What a worker's process does for each row."""
+    return safe_score(_known_scorer(scorer), text, row)
+
+
+_known_scorer = functools.cache(scorer_for)

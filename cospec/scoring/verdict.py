@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 VerdictKind = Literal["right", "wrong", "no_answer", "timeout", "error"]
+KINDS: tuple[VerdictKind, ...] = ("right", "wrong", "no_answer", "timeout", "error")
 
 # What a user may write: (text, row) -> Verdict, bool, 0 or 1, or None for a failure. The row has at least "id",
 # "prompt" and "gold", and the prompt row's extra fields.

@@ -1,26 +1,23 @@
 """The child of a `ScoringProcess`: calls one function for every request, in a bounded process, until its parent ends.
 
+Its standard input is a pipe through which nothing comes: the parent alone holds the other end, as long as it lives.
 Started as a file, not as a module, so that it can take over its parent's import path before it imports anything but
 the standard library. One message is a 4-byte length and that many bytes of JSON.
 """
 
+import fcntl
 import importlib
 import json
-import math
 import os
 import resource
-import select
 import signal
 import socket
 import struct
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 _HEADER = struct.Struct("!I")
-#: Seconds of CPU time beyond twice the wall limit. Only a job whose parent is gone lasts as long.
-_CPU_SLACK_S = 2
 
 
 def encode(message: Any) -> bytes:
@@ -47,15 +44,15 @@ def _receive_exactly(connection: socket.socket, length: int) -> bytes:
 
 
 def main() -> None:
-    """Serve the parent whose socket is file descriptor 0."""
-    connection = socket.socket(fileno=os.dup(0))
-    # A function that reads its input must get an end of file, not the next request.
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    threading.Thread(target=_die_with_the_parent, args=(connection,), daemon=True).start()
+    """Serve the parent whose socket's file descriptor is the argument."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    _die_with_the_parent()
     setting = receive(connection)
     sys.path[:] = setting["path"]
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_AS, setting["memory_limit_mb"] << 20)
+    if setting["memory_limit_mb"] is not None:
+        _limit(resource.RLIMIT_AS, setting["memory_limit_mb"] << 20)
     try:
         function = _find(setting["function"])
     except (ImportError, SyntaxError, AttributeError, ValueError) as error:
@@ -64,18 +61,19 @@ def main() -> None:
     connection.sendall(encode({"failure": None}))
     try:
         while True:
-            _serve(connection, function, setting["time_limit_s"])
+            _serve(connection, function)
     except (EOFError, ConnectionError):
         return  # The parent is gone, or has closed.
 
 
-def _die_with_the_parent(connection: socket.socket) -> None:
-    # Between jobs the main thread sees the end of the connection itself. During a job this thread does, unless one
-    # call of C code keeps the interpreter to itself: then the CPU limit ends the process.
-    hangup = select.poll()
-    hangup.register(connection, select.POLLRDHUP)
-    hangup.poll()
-    os.killpg(0, signal.SIGKILL)
+def _die_with_the_parent() -> None:
+    # The kernel does it: C code may keep the interpreter, and so any thread that watched, from running for hours.
+    lifeline = os.dup(0)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    # A function that reads its input must get an end of file.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
 def _limit(kind: int, value: int) -> None:
@@ -89,13 +87,11 @@ def _find(name: str) -> Callable[..., object]:
     return function
 
 
-def _serve(connection: socket.socket, function: Callable[..., object], time_limit_s: float) -> None:
+def _serve(connection: socket.socket, function: Callable[..., object]) -> None:
     # Imported here: the parent's import path is set by now.
     from cospec.scoring.custom import safe_score
 
     arguments = receive(connection)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + 2 * time_limit_s) + _CPU_SLACK_S)
     out_of_memory = False
 
     def call(text: str, row: Any) -> object:

@@ -180,6 +180,11 @@ def test_programs_are_run_with_consent_only(files: Files, tmp_path: Path, monkey
     pair = ("eval", "--pair", files.arguments[2], "--prompts", write_rows(tmp_path / "rows.jsonl", rows))
     asked = ("--methods", "target", "--scorer", "code", "--max-new-tokens", "4", "--workers", "2", "--json")
     assert_refused(run_here(*pair, *asked), "--confirm-run-unsafe-code")
+    nothing_to_run = (*files.arguments, "--scorer", "exact", "--methods", "target", "--confirm-run-unsafe-code")
+    assert_refused(run_here(*nothing_to_run), "--confirm-run-unsafe-code", "no task here")
+    monkeypatch.setenv("COSPEC_ALLOW_CODE_EXECUTION", "0")
+    asked = tuple("humaneval" if word == "code" else word for word in asked)
+    assert_refused(run_here(*pair, *asked), "--confirm-run-unsafe-code")
     result = run_here(*pair, *asked, "--confirm-run-unsafe-code", "--max-failed-share", "1")
     assert result.exit_code == 0, result.output
     assert "generated programs run under isolation" in result.stderr

@@ -12,6 +12,7 @@ from model_dirs import assert_refused, read_rows, run_here, run_process, write_r
 
 from cospec.prompt_rows import load_prompt_rows
 from cospec.scoring import safe_score, scorer_for
+from cospec.scoring.code import isolation_here
 from cospec.tasks.load import load_task
 
 
@@ -257,6 +258,9 @@ def test_rows_that_do_not_fit_are_named_before_anything_is_scored(
         (["--scorer", "open_qa", "--data", "."], ["--data holds the rows of a code task"]),
         (["--task", "humaneval"], ["--confirm-run-unsafe-code"]),
         (["--scorer", "code"], ["--confirm-run-unsafe-code"]),
+        (["--scorer", "mbpp:full"], ["--confirm-run-unsafe-code"]),
+        (["--scorer", "triviaqa", "--confirm-run-unsafe-code"], ["'open_qa' runs no code"]),
+        (["--task", "triviaqa", "--minimum-isolation", "limits"], ["'code'", "'open_qa'", "drop it"]),
         (["--task", "mt_bench"], ["no right answers", "python -m cospec.tasks.mt_bench_judge"]),
         (["--task", "triviaqa", "--workers", "0"], ["0 workers"]),
     ],
@@ -264,6 +268,49 @@ def test_rows_that_do_not_fit_are_named_before_anything_is_scored(
 def test_score_refuses_what_does_not_fit(tmp_path: Path, options: list[str], parts: list[str]) -> None:
     file = write_rows(tmp_path / "rows.jsonl", TRIVIA)
     assert_refused(run_here("score", "--rows", file, *options), *parts)
+
+
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [])
+    assert_refused(run_here("score", "--task", "triviaqa", "--rows", file), "rows.jsonl: no rows")
+
+
+def test_two_rows_with_one_id_are_named(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [*TRIVIA, TRIVIA[1]])
+    assert_refused(run_here("score", "--task", "triviaqa", "--rows", file), "lines 2 and 5 have the same id 'two'")
+
+
+def test_a_scorer_that_fails_on_many_rows_ends_in_exit_code_one_with_all_rows_printed(tmp_path: Path) -> None:
+    rows = [{"id": n, "gold": r"\notacommand{" if n < 2 else "5", "text": "5"} for n in range(30)]
+    asked = ("score", "--scorer", "maths", "--rows", write_rows(tmp_path / "rows.jsonl", rows))
+    result = run_here(*asked)
+    assert result.exit_code == 1
+    assert [json.loads(line)["verdict"] for line in result.stdout.splitlines()] == ["error"] * 2 + ["right"] * 28
+    assert "the scorer failed on 2 of 30 rows (the first: 0: " in result.stderr
+    assert "the allowed share of 0.05" in result.stderr
+    assert run_here(*asked, "--max-failed-share", "0.1").exit_code == 0
+
+
+def test_a_task_as_scorer_is_asked_for_consent_and_says_how_programs_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Set, so that what the command does to it is undone.
+    monkeypatch.setenv("COSPEC_ALLOW_CODE_EXECUTION", "0")
+    row = {"id": 1, "text": "def f(x): return x", "tests": "assert f(1) == 1"}
+    asked = ("score", "--scorer", "humaneval", "--rows", write_rows(tmp_path / "rows.jsonl", [row]))
+    result = run_here(*asked, "--confirm-run-unsafe-code", "--minimum-isolation", "limits")
+    assert [json.loads(line)["verdict"] for line in result.stdout.splitlines()] == ["right"]
+    here = isolation_here()
+    assert f"cospec: generated programs run under {here}\n" in result.stderr
+    # A lower one than needed, where this machine has the highest.
+    monkeypatch.setattr("cospec.scoring.code.isolation_here", lambda: isolation_here(()))
+    refused = run_here(*asked, "--confirm-run-unsafe-code", "--minimum-isolation", "contained")
+    assert refused.exit_code == 2
+    assert "isolation level 'contained' is asked for" in refused.stderr
+    assert refused.stdout == ""
+    no_tests = write_rows(tmp_path / "bare.jsonl", [{"id": 1, "text": "x"}])
+    asked = ("score", "--scorer", "humaneval", "--rows", no_tests, "--confirm-run-unsafe-code")
+    assert "no tests or stdin_tests, which the scorer 'code' reads" in run_here(*asked).stderr
 
 
 def test_mgsm_rows_need_their_language(tmp_path: Path) -> None:
@@ -282,12 +329,11 @@ def test_gold_answers_of_number_and_maths_tasks_are_right(tmp_path: Path, task: 
 
 
 def test_code_rows_are_tested_by_the_tasks_data(tmp_path: Path) -> None:
-    require_scorer("code")
     problems = load_task("mbpp:full", path=benchmark("mbpp"), split="prompt", num=3).rows
     rows = [
-        {"id": row.id, "task_id": row.extra["task_id"], "completion": completion}
+        {"id": f"{row.id}/{number}", "task_id": row.extra["task_id"], "completion": completion}
         for row in problems
-        for completion in (row.gold, "def nothing(): pass", f"```python\n{row.gold}```")
+        for number, completion in enumerate((row.gold, "def nothing(): pass", f"```python\n{row.gold}```"))
     ]
     file = write_rows(tmp_path / "rows.jsonl", rows)
     options = ("--data", benchmark("mbpp"), "--confirm-run-unsafe-code", "--workers", "2")
@@ -297,7 +343,6 @@ def test_code_rows_are_tested_by_the_tasks_data(tmp_path: Path) -> None:
 
 
 def test_code_rows_must_name_a_problem_of_the_data(tmp_path: Path) -> None:
-    require_scorer("code")
     options = ("--task", "humaneval", "--data", benchmark("humaneval"), "--confirm-run-unsafe-code")
     for row, message in (
         ({"id": 1, "completion": ""}, "rows.jsonl:1: no task_id"),

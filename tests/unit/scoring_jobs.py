@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -25,6 +26,11 @@ def chatty(text: str) -> bool:
     os.write(1, b"noise" * 1000)
     print(text, file=sys.stderr, flush=True)
     return sys.stdin.read() == ""
+
+
+def limits() -> Verdict:
+    """The bound of the worker's address space, in bytes."""
+    return Verdict("right", extracted=str(resource.getrlimit(resource.RLIMIT_AS)[0]))
 
 
 def torch_loaded() -> Verdict:

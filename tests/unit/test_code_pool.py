@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -86,7 +87,10 @@ def test_a_thousand_mixed_programs_on_two_workers_lose_none() -> None:
     check_mixed(1000)
 
 
-def test_a_program_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_program_dies_with_the_process_that_started_it_though_its_supervisor_is_stopped(
+    tmp_path: Path, is_stopped: bool
+) -> None:
     script = f"""
 import tempfile
 tempfile.tempdir = {str(tmp_path)!r}
@@ -99,11 +103,38 @@ run_job(job, isolation)
     starter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert starter.stdout
     assert starter.stdout.readline() == "ready\n"
-    below = wait_until(lambda: psutil.Process(starter.pid).children(recursive=True))
+    # The supervisor, the program and the tests.
+    below = wait_until(lambda: len(found := psutil.Process(starter.pid).children(recursive=True)) >= 3 and found)
+    if is_stopped:
+        psutil.Process(starter.pid).children()[0].suspend()
     starter.send_signal(signal.SIGKILL)
     starter.wait()
     assert wait_until(lambda: not any(is_alive(process) for process in below))
     assert wait_until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_an_interrupt_ends_running_programs_at_once_and_starts_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolation = isolation_here()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    job = CodeJob(Program(("import time\ntime.sleep(1000)",)), FunctionTests("f()"), Limits(wall_s=1000))
+    before, seen = descendants(), []
+
+    def interrupt() -> None:
+        wait_until(lambda: len([process for process in descendants() if process not in before]) >= 6)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_many(
+            [job] * 8, 2, isolation=isolation, allow_code_execution=True, on_run=lambda index, run: seen.append(index)
+        )
+    interrupter.join()
+    assert seen == []
+    assert [process for process in descendants() if process not in before] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_supervisor_is_a_failure_of_the_sandbox_and_leaves_nothing(

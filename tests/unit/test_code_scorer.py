@@ -99,11 +99,11 @@ def test_nothing_runs_without_consent(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: score_code(RIGHT, {"id": 1}),
         lambda: run_many([], 1),
         require_consent,
+        lambda: scorer_for("code"),
+        lambda: scorer_for("humaneval"),
     ):
         with pytest.raises(ValueError, match=r"--confirm-run-unsafe-code.*COSPEC_ALLOW_CODE_EXECUTION=1"):
             attempt()
-    verdict = safe_score(scorer_for("code"), RIGHT, ROW)
-    assert (verdict.kind, "--confirm-run-unsafe-code" in verdict.reason) == ("error", True)
 
 
 @pytest.mark.parametrize("value", ["", "0", "yes", "true"])

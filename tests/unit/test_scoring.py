@@ -63,6 +63,18 @@ def test_verdicts_pass_unchanged() -> None:
     assert not Verdict("no_answer").is_right
 
 
+@pytest.mark.parametrize("kind", ["Right", "correct", "", None, True])
+def test_verdicts_of_an_unknown_kind_are_errors_that_name_the_kinds(kind: Any) -> None:
+    verdict = safe_score(returning(Verdict(kind)), "", ROW)
+    assert verdict.kind == "error"
+    assert f"of kind {kind!r}: the kinds are right, wrong, no_answer, timeout, error" in verdict.reason
+
+
+def test_what_is_no_text_in_a_verdict_becomes_text() -> None:
+    verdict: Any = Verdict("wrong", extracted=np.int64(5), reason=ValueError("no"))  # type: ignore[arg-type]
+    assert safe_score(returning(verdict), "", ROW) == Verdict("wrong", "5", "no")
+
+
 @pytest.mark.parametrize(
     ("text", "kind"), [(" 12\n", "right"), ("120", "wrong"), ("1", "wrong"), ("", "no_answer"), ("12 or 13", "wrong")]
 )

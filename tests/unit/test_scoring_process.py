@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -53,6 +54,22 @@ def test_output_and_input_of_the_function_disturb_nothing(capfd: pytest.CaptureF
     with ScoringProcess("scoring_jobs:chatty") as process:
         assert [process.score("noise").kind for _ in range(3)] == ["right"] * 3
     assert capfd.readouterr() == ("", "")
+
+
+def test_output_goes_to_stderr_where_it_is_wanted(capfd: pytest.CaptureFixture[str]) -> None:
+    with ScoringProcess("scoring_jobs:chatty", shows_output=True) as process:
+        assert process.score("hello").is_right
+    out, error = capfd.readouterr()
+    assert out == ""
+    assert "hello" in error
+    assert "noise" in error
+
+
+def test_without_limits_a_worker_may_take_its_time_and_memory() -> None:
+    with ScoringProcess("scoring_jobs:limits", time_limit_s=None, memory_limit_mb=None) as process:
+        assert process.score().extracted == str(resource.getrlimit(resource.RLIMIT_AS)[0])
+    with ScoringProcess("scoring_jobs:limits") as process:
+        assert process.score().extracted == str(2048 << 20)
 
 
 def test_torch_is_not_loaded() -> None:
@@ -158,7 +175,7 @@ def test_no_file_descriptor_leaks() -> None:
         for how in ("exit", "sys.exit", "exit", "fine"):
             process.score(how)
         assert len(os.listdir("/proc/self/fd")) == len(before)
-    assert len(os.listdir("/proc/self/fd")) == len(before) - 1
+    assert len(os.listdir("/proc/self/fd")) == len(before) - 2
 
 
 def test_closing_and_dropping_end_the_worker() -> None:
@@ -217,20 +234,20 @@ PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, "tests/unit")
 from cospec.scoring.process import ScoringProcess
-process = ScoringProcess("scoring_jobs:misbehave", time_limit_s=1000 if sys.argv[1] != 'big number' else 1)
+process = ScoringProcess("scoring_jobs:misbehave", time_limit_s=None)
 process.score("fine")
 print(process.pid, flush=True)
 how, place = sys.argv[1:]
 if how == "raise":
     raise RuntimeError
-if how in ("loop", "sleep", "big number"):
+if how in ("loop", "sleep", "big number", "stop"):
     print(process.score(how, place), flush=True)
 if how == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("how", ["return", "raise", "killed", "loop", "sleep", "big number"])
+@pytest.mark.parametrize("how", ["return", "raise", "killed", "loop", "sleep", "big number", "stop"])
 def test_nothing_is_left_when_the_program_ends_or_is_killed_during_a_job(how: str, tmp_path: Path) -> None:
     place = tmp_path / "pid"
     with subprocess.Popen(
@@ -242,7 +259,7 @@ def test_nothing_is_left_when_the_program_ends_or_is_killed_during_a_job(how: st
     ) as program:
         assert program.stdout is not None
         pid = int(program.stdout.readline())
-        if how in ("loop", "sleep", "big number"):
+        if how in ("loop", "sleep", "big number", "stop"):
             while not (place.exists() and place.read_text() == str(pid)):
                 time.sleep(0.01)
             program.kill()

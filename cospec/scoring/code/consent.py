@@ -21,5 +21,6 @@ def require_consent(allow_code_execution: bool = False) -> None:
     if not (allow_code_execution or has_consent()):
         raise ValueError(
             "this would run programs that a model wrote on this machine: read in docs/code_execution.md what the "
-            f"sandbox guarantees, then add {FLAG}, set {VARIABLE}=1, or pass allow_code_execution=True"
+            f"sandbox guarantees, then add {FLAG} to `cospec eval` or `cospec score`, set {VARIABLE}=1, or pass "
+            "allow_code_execution=True"
         )

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from cospec.scoring.code.consent import require_consent
@@ -14,6 +13,7 @@ from cospec.scoring.code.output import difference
 from cospec.scoring.code.program import FunctionTests, Program, StdinTest
 from cospec.scoring.code.run import Run
 from cospec.scoring.code.sandbox import run_script, run_scripts, run_tested
+from cospec.scoring.threads import stoppable_threads
 
 _DEFAULT_LIMITS = Limits()
 
@@ -38,7 +38,8 @@ def run_many(
     """Run all jobs, ``num_workers`` at a time; exactly one run for each, in their order.
 
     ``isolation`` is the machine's where it is left out. ``on_run`` is called with a job's index and its run as soon as
-    it ends, from the worker's thread. ValueError, before anything runs, without consent or without workers.
+    it ends, from the worker's thread. ValueError, before anything runs, without consent or without workers. An
+    interrupt ends the programs that run.
     """
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}: at least one is needed, about as many as there are cores")
@@ -51,8 +52,8 @@ def run_many(
             on_run(index, run)
         return run
 
-    with ThreadPoolExecutor(num_workers, thread_name_prefix="code") as pool:
-        # A thread each: the work is done in processes, and waiting for them needs no more.
+    # A thread each: the work is done in processes, and waiting for them needs no more.
+    with stoppable_threads(num_workers) as pool:
         return list(pool.map(one, itertools.count(), jobs))
 
 

@@ -5,7 +5,6 @@ import functools
 import importlib.util
 import math
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from cospec.scoring.code.jail.scratch import remove
 from cospec.scoring.code.jail.watch import LONGEST_WALL
 from cospec.scoring.code.limits import Limits
 from cospec.scoring.code.program import Program
+from cospec.scoring.threads import wait_readable
 
 _ENTRY = Path(__file__).parent / "jail" / "__main__.py"
 # The interpreter may need these to start at all.
@@ -134,11 +134,9 @@ class SupervisorProcess:
         self._send(order)
         assert self.process.stdout
         answers = self.process.stdout.fileno()
-        waiter = select.poll()
-        waiter.register(answers, select.POLLIN)
         # In short steps: the time in which the whole machine stands still does not count.
         for _ in range(math.ceil(self.patience_s / _TICK_S)):
-            if waiter.poll(_TICK_S * 1000):
+            if wait_readable(answers, _TICK_S):
                 break
         else:
             raise SupervisorLostError(f"no answer from the sandbox's supervisor within {self.patience_s:.0f} s")

@@ -62,6 +62,11 @@ def die_with_parent() -> None:
     prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
+def wake_with_parent() -> None:
+    """Have the kernel continue this process, should it be stopped, when its parent ends."""
+    prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT))
+
+
 def hide_memory(hidden: bool = True) -> None:
     """Let no other process of the same user read or trace this one, nor those it forks; or let them again."""
     prctl(_PR_SET_DUMPABLE, int(not hidden))

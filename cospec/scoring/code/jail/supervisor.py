@@ -38,6 +38,8 @@ def main(scratch: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if kernel.IS_LINUX:
         kernel.become_subreaper()
+        # Stopped by somebody, it would never see that its starter is gone.
+        kernel.wake_with_parent()
         # The tests and their nonce pass through here.
         kernel.hide_memory()
     with contextlib.suppress(ChannelClosed):
