@@ -29,7 +29,7 @@ def is_body(lines: Sequence[str], names: Collection[str], prompt: str) -> bool:
         return False
     if _lost_indentation(first, second, _width(prompt)):
         return True
-    binds = in_definition = False
+    in_definition = False
     for statement in statements(lines):
         if statement.indent <= first.indent:
             in_definition = bool(_DEFINITION.match(statement.text))
@@ -37,9 +37,7 @@ def is_body(lines: Sequence[str], names: Collection[str], prompt: str) -> bool:
             return False
         if _returns(statement) and not in_definition:
             return True
-        if statement.indent == first.indent:
-            binds = binds or not bindings([statement.text]).all.isdisjoint(names)
-    return first.indent > 0 or not (binds or first.starts_program)
+    return first.indent > 0 or not (first.starts_program or bindings(lines).all & set(names))
 
 
 def body_of(lines: Sequence[str], prompt: str) -> str:
