@@ -11,8 +11,8 @@ In this order:
    assignment; else one that imports it; else one with such a method. For each name that the chosen use and lack, the
    same again. They are put together in the order of the text. An import from a module that holds the answer, calls of
    it and `f = wrapped(f)` define nothing. If no piece defines any of the names, all are taken together.
-   For a script, which has no names, the roots are one piece: the last block (the first stretch) that reads input, else
-   the last one of code.
+   A script has no names: there the last block (the first stretch) that reads input counts, else one that prints, else
+   one that is code, with what it needs.
 5. Pieces that only go on with the prompt's function are put behind the prompt; those that define it anew stand on their
    own, with the prompt's imports and helpers before them.
 """
