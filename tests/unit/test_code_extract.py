@@ -87,6 +87,13 @@ LONG = {
     "definitions": "def f():\n" * 20_000,
     "triple quotes": '"""' * 70_000,
     "nested": "    " * 50_000 + "return 1",
+    "deep lines": "```python\n" + (" " * 500 + "x\n") * 2_000 + "```",
+    "reverted fences": "```python\n'''\n" + "```\n" * 50_000 + "```python\n",
+    "import lines": "import a\n" * 20_000,
+    "annotations": "x:" * 100_000,
+    "loops": "for " * 50_000,
+    "f-strings": "f'{a" * 50_000,
+    "special tokens": "```python\nx```" + "<a>" * 70_000 + "!",
     "marks": "[BEGIN][DONE]</think>" * 10_000,
 }
 
