@@ -147,12 +147,16 @@ class EvalOptions:
                 raise ValueError(f"{option} works on a run directory: add --out RUN_DIR")
         if self.oracle_branch and not self.arbiter:
             raise ValueError("--oracle-branch checks an arbiter's decisions, and there is none: add --arbiter DIR")
-        if not 0 < self.margin < 1:
-            raise ValueError(f"--margin is {self.margin}: it is a share of the problems, such as 0.02")
+        self.check_margin()
         if self.repeats > 1 and self.temperature == 0:
             raise ValueError(f"--repeats {self.repeats} at temperature 0 repeats one text: add --temperature")
         if self.confirm_run_unsafe_code:
             os.environ[CONSENT] = "1"
+
+    def check_margin(self) -> None:
+        """ValueError for a margin that is no share."""
+        if not 0 < self.margin < 1:
+            raise ValueError(f"--margin is {self.margin}: it is a share of the problems, such as 0.02")
 
     def _check_problems(self) -> None:
         if (self.prompts is None) == (not self.task):

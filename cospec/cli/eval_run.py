@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from cospec.cli.methods import build_methods, choose_methods, describe, describe
 from cospec.cli.options import on_interrupt
 from cospec.cli.progress import progress
 from cospec.cli.stopping import StopSignals
+from cospec.jsonl import dumps
 
 if TYPE_CHECKING:
     from cospec.engine.record import Rollout
@@ -43,7 +45,8 @@ def run_evaluation(options: EvalOptions) -> None:
     choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
     refuse_unused(options.decoding(), choices)
     if earlier:
-        check_against(earlier, {entry.task.name: entry.described for entry in loaded}, choices, options)
+        tasks = json.loads(dumps({entry.task.name: entry.described for entry in loaded}))
+        check_against(earlier, tasks, choices, options)
     with sole_writer(options.out), StopSignals() as stop:
         evaluation, numbers = _run(options, loaded, choices, stop, {"contamination": overlap} if overlap else {})
     report(numbers, options, against_earlier(numbers["settings"], evaluation, earlier, options) if earlier else None)
@@ -68,6 +71,8 @@ def _run(
         "repeats": options.repeats,
         "tasks": {entry.task.name: entry.describe(pair, options.raw) for entry in loaded},
     }
+    # As it will be read back: a tuple is a list then.
+    described = json.loads(dumps(described))
     job = _Job(options, pair, methods, [entry.task for entry in loaded], _settings(options))
     run = _open_run(job, described)
     evaluation = _evaluate(job, run, stop)

@@ -182,12 +182,21 @@ def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Differe
     plain = [{key: value for key, value in run.items() if key not in (*BY_NAME, ENVIRONMENTS)} for run in (old, new)]
     found = differing(*plain)
     for part in ("machine", "packages", "git"):
-        before, now = ([entry.get(part) for entry in run.get(ENVIRONMENTS, [])] for run in (old, new))
+        before, now = (_distinct(entry.get(part) for entry in run.get(ENVIRONMENTS, [])) for run in (old, new))
         if before != now:
             found.append((part, before, now))
     for part in BY_NAME:
         for name in [name for name in old[part] if name in new[part]]:
             found += [(f"{name}.{key}", b, n) for key, b, n in differing(old[part][name], new[part][name])]
+    return found
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once; a run that went on under another revision was on one machine all the same."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
     return found
 
 

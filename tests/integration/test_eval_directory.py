@@ -129,11 +129,23 @@ def test_a_run_of_an_earlier_version_goes_on(files: Files, tmp_path: Path) -> No
     (run / "settings.json").write_text(
         json.dumps({k: v for k, v in settings.items() if k not in ("stop", "cost_ratio")})
     )
-    again = run_here(*files.asked, "--out", run, "--against", files.run, "--json")
-    assert again.exit_code == 0, again.output
-    assert json.loads(again.stdout)["against"]["differences"] == []
+    for out in ((), ("--out", run)):
+        again = run_here(*files.asked, *out, "--against", files.run, "--json")
+        assert again.exit_code == 0, again.output
+        assert json.loads(again.stdout)["against"]["differences"] == []
     assert json.loads((run / "settings.json").read_text()) == settings
     assert_refused(run_here(*files.asked, "--out", run, "--stop", "w9"), "stop was [], now ['w9']")
+
+
+def test_a_run_that_went_on_under_another_revision_was_on_one_machine(files: Files, tmp_path: Path) -> None:
+    run = copied(files, tmp_path)
+    settings = json.loads((run / "settings.json").read_text())
+    settings["environments"].append(settings["environments"][0] | {"git": {"revision": "other", "diff_digest": None}})
+    (run / "settings.json").write_text(json.dumps(settings))
+    result = run_here("eval", "--out", files.run, "--against", run, "--json")
+    found = json.loads(result.stdout)
+    assert [line.split()[0] for line in found["differences"]] == ["git"]
+    assert found["tasks"]["rows"]["strict"]["timing"] is not None
 
 
 def test_a_second_process_on_one_directory_is_refused(files: Files, tmp_path: Path) -> None:
