@@ -137,7 +137,6 @@ def test_two_runs_are_compared_problem_by_problem(files: Files, tmp_path: Path) 
     assert_refused(refused, "'rows' does not have the same problems", "num_problems was 12, now 1")
     assert_refused(run_here("eval", "--against", old, "--out", tmp_path / "nowhere"), "nowhere does not exist")
     assert_refused(run_here("eval", "--against", old, "--out", new, "--seed", "3"), "--seed has no place")
-    assert_refused(run_here("eval", "--against", old, "--out", new, "--margin", "7"), "--margin is 7")
     assert_refused(run_here("eval", "--against", old), "name the other one with --out")
 
 

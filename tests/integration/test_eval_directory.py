@@ -206,7 +206,7 @@ def test_new_verdicts_are_for_the_oracle_too(files: Files, tmp_path: Path, monke
 @pytest.mark.usefixtures("no_models")
 def test_what_ends_in_a_comparison_or_a_plot_is_checked_first(files: Files, tmp_path: Path) -> None:
     other = copied(files, tmp_path)
-    assert_refused(run_here(*files.asked, "--plot", tmp_path), f"--plot {tmp_path} cannot be written")
+    assert_refused(run_here(*files.asked, "--plot", tmp_path), f"--plot {tmp_path}")
     assert_refused(run_here(*files.asked, "--plot", files.rows / "x.png"), "cannot be written")
     assert_refused(
         run_here(
