@@ -171,6 +171,11 @@ class EvalOptions:
         if self.scorer is not None and len(self.task or []) > 1:
             raise ValueError("--scorer replaces the scorer of one task and there are several: run them one by one")
 
+    @property
+    def models(self) -> tuple[Path | None, str | None, str | None, str | None, str | None, str | None]:
+        """The options that name the pair, in the order of `read_pair_spec`."""
+        return self.pair, self.draft, self.target, self.device, self.dtype, self.attn
+
     def decoding(self) -> DecodeOptions:
         """The options that decide how texts are decoded."""
         from cospec.cli.loading import decode_options_of

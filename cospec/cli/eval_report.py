@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cospec.evaluation.against import FinishedRun, RunsCompared
 
 AGAINST = "against.json"
+#: Stands for the directory of a run that leaves nothing.
+THIS_RUN = Path("this run")
 
 
 def check_outputs(options: EvalOptions) -> None:
@@ -26,6 +28,18 @@ def check_outputs(options: EvalOptions) -> None:
 
         require_matplotlib()
         check_output("--plot", options.plot, [options.prompts, *(options.train_prompts or [])])
+        _check_writable(options.plot)
+
+
+def _check_writable(plot: Path) -> None:
+    is_new = not plot.exists()
+    try:
+        plot.parent.mkdir(parents=True, exist_ok=True)
+        plot.open("ab").close()
+    except OSError as error:
+        raise ValueError(f"--plot {plot} cannot be written ({error.strerror}): name another file") from error
+    if is_new:
+        plot.unlink()
 
 
 def read_earlier(path: Path | None) -> FinishedRun | None:
@@ -37,14 +51,21 @@ def read_earlier(path: Path | None) -> FinishedRun | None:
     return read_finished(path)
 
 
+def check_against(earlier: FinishedRun, tasks: Mapping[str, Any], methods: Iterable[str], options: EvalOptions) -> None:
+    """ValueError before anything is decoded that could not be compared in the end."""
+    from cospec.evaluation.against import check_comparable
+
+    names = [(task, method) for task in tasks for method in methods]
+    check_comparable(options.out or THIS_RUN, tasks, names, earlier)
+
+
 def against_earlier(
     settings: Mapping[str, Any], evaluation: Evaluation, earlier: FinishedRun, options: EvalOptions
 ) -> RunsCompared:
     """The evaluation that has just ended, against an earlier one."""
     from cospec.evaluation.against import compare_runs, finished_now
 
-    place = options.out or Path("this run")
-    compared = compare_runs(finished_now(place, settings, evaluation), earlier, options.margin)
+    compared = compare_runs(finished_now(options.out or THIS_RUN, settings, evaluation), earlier, options.margin)
     if options.out:
         write_json_atomic(options.out / AGAINST, compared.to_json())
     return compared
@@ -66,16 +87,16 @@ def compare_finished(out: Path | None, against: Path, margin: float, as_json: bo
 
 
 def report(numbers: dict[str, Any], options: EvalOptions, compared: RunsCompared | None) -> None:
-    """Draw and print; one JSON object where that is asked for."""
+    """Print, one JSON object where that is asked for, and draw."""
     from cospec.evaluation.table import print_against, print_summary
 
+    if options.json:
+        typer.echo(dumps(numbers | ({"against": compared.to_json()} if compared else {})))
+    else:
+        print_summary(numbers)
+        if compared:
+            print_against(compared.to_json())
     if options.plot is not None:
         from cospec.evaluation.plots import plot_summary
 
         plot_summary(numbers, options.plot)
-    if options.json:
-        typer.echo(dumps(numbers | ({"against": compared.to_json()} if compared else {})))
-        return
-    print_summary(numbers)
-    if compared:
-        print_against(compared.to_json())

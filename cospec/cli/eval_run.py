@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,12 +15,15 @@ from urllib.parse import quote
 import typer
 
 from cospec.cli.eval_options import EvalOptions
-from cospec.cli.eval_report import against_earlier, check_outputs, read_earlier, report
-from cospec.cli.eval_tasks import contaminations, load_eval_tasks
-from cospec.cli.methods import build_methods, choose_methods, describe
+from cospec.cli.eval_report import against_earlier, check_against, check_outputs, read_earlier, report
+from cospec.cli.eval_tasks import LoadedTask, contaminations, load_eval_tasks
+from cospec.cli.loading import RuleChoice
+from cospec.cli.lock import sole_writer
+from cospec.cli.methods import build_methods, choose_methods, describe, describe_decoding, refuse_unused
 from cospec.cli.options import on_interrupt
 from cospec.cli.progress import progress
 from cospec.cli.stopping import StopSignals
+from cospec.jsonl import dumps
 
 if TYPE_CHECKING:
     from cospec.engine.record import Rollout
@@ -30,38 +34,66 @@ if TYPE_CHECKING:
 
 def run_evaluation(options: EvalOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
-    from cospec.cli.loading import load_pair_from_options, read_pair_spec
+    from cospec.cli.loading import read_pair_spec
 
     options.check()
     check_outputs(options)
     earlier = read_earlier(options.against)
     loaded = load_eval_tasks(options)
     overlap = contaminations(loaded, options.train_prompts) if options.train_prompts else None
-    models = (options.pair, options.draft, options.target, options.device, options.dtype, options.attn)
-    read_pair_spec(*models)
-    decoding = options.decoding()
+    read_pair_spec(*options.models)
     choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
-    pair = load_pair_from_options(*models)
+    refuse_unused(options.decoding(), choices)
+    if earlier:
+        tasks = json.loads(dumps({entry.task.name: entry.described for entry in loaded}))
+        check_against(earlier, tasks, choices, options)
+    with sole_writer(options.out), StopSignals() as stop:
+        evaluation, numbers = _run(options, loaded, choices, stop, {"contamination": overlap} if overlap else {})
+    report(numbers, options, against_earlier(numbers["settings"], evaluation, earlier, options) if earlier else None)
+
+
+def _run(
+    options: EvalOptions,
+    loaded: Sequence[LoadedTask],
+    choices: Mapping[str, RuleChoice],
+    stop: StopSignals,
+    more: Mapping[str, Any],
+) -> tuple[Evaluation, dict[str, Any]]:
+    """Load the models, decode and judge; all that came out, and the numbers, with ``more`` beside them."""
+    from cospec.cli.loading import load_pair_from_options
+    from cospec.evaluation import summary
+
+    _check_begun(options, loaded)
+    decoding, pair = options.decoding(), load_pair_from_options(*options.models)
     decoding.check_ids(pair)
     methods = build_methods(choices, pair, decoding)
     described = describe(pair, decoding, choices, methods) | {
         "repeats": options.repeats,
         "tasks": {entry.task.name: entry.describe(pair, options.raw) for entry in loaded},
     }
+    # As it will be read back: a tuple is a list then.
+    described = json.loads(dumps(described))
     job = _Job(options, pair, methods, [entry.task for entry in loaded], _settings(options))
     run = _open_run(job, described)
-    with StopSignals() as stop:
-        evaluation = _evaluate(job, run, stop)
-        extra = _look_closer(job, run, evaluation)
-    from cospec.evaluation import summary
-
-    numbers = summary(evaluation, options.num_draft_tokens, options.margin, extra)
-    numbers |= {"repeats": options.repeats, "settings": run.settings if run else described}
-    if overlap is not None:
-        numbers["contamination"] = overlap
+    evaluation = _evaluate(job, run, stop)
+    numbers = summary(evaluation, options.num_draft_tokens, options.margin, _look_closer(job, run, evaluation))
+    numbers |= {"repeats": options.repeats, "settings": run.settings if run else described, **more}
     if run:
         run.finish(numbers, job.tasks)
-    report(numbers, options, against_earlier(numbers["settings"], evaluation, earlier, options) if earlier else None)
+    return evaluation, numbers
+
+
+def _check_begun(options: EvalOptions, loaded: Sequence[LoadedTask]) -> None:
+    from cospec.evaluation.run import check_begun
+
+    if options.out is None:
+        return
+    known = {
+        **describe_decoding(options.decoding()),
+        "repeats": options.repeats,
+        "tasks": {entry.task.name: {**entry.described, "raw": options.raw} for entry in loaded},
+    }
+    check_begun(options.out, known, [entry.task for entry in loaded], rescore=options.rescore)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +130,24 @@ def _settings(options: EvalOptions) -> EvalSettings:
 
 
 def _open_run(job: _Job, described: dict[str, Any]) -> EvalRun | None:
+    from cospec.evaluation.oracle import drop_labels
     from cospec.evaluation.run import EvalRun
+    from cospec.evaluation.scoring import rescored
 
-    if job.options.out is None:
+    out = job.options.out
+    if out is None:
         return None
-    run = EvalRun(job.options.out, described)
-    if job.options.rescore:
-        from cospec.evaluation.scoring import rescored
 
-        run.replace(rescored(run.samples(), job.tasks, job.settings.workers))
+    def rejudge(samples: list[Sample]) -> list[Sample]:
+        judged = rescored(samples, job.tasks, job.settings.workers)
+        num = sum(drop_labels(out, task.name) for task in job.tasks)
+        if num:
+            typer.echo(f"cospec: {num} files of labels had the old verdicts; --oracle-branch makes them anew", err=True)
+        return judged
+
+    run = EvalRun(out, described, rejudge if job.options.rescore else None)
     if job.options.keep_rollouts:
-        num = run.match_rollouts()
+        num = run.match_rollouts(job.tasks, [method.name for method in job.methods])
         if num:
             typer.echo(f"cospec: {num} samples were made without --keep-rollouts and stay without a record", err=True)
     return run
@@ -184,12 +223,11 @@ def _look_closer(job: _Job, run: EvalRun | None, evaluation: Evaluation) -> dict
 
 
 def _oracle(job: _Job, task: EvalTask, method: Method, folder: Path, step: Callable[[int], None]) -> dict[str, Any]:
-    from cospec.evaluation.oracle import agree_with_oracle
+    from cospec.evaluation.oracle import agree_with_oracle, oracle_stem
 
-    num = job.options.oracle_branch
-    # With the number: labels of more rollouts than are asked for are refused as another file's.
-    stem = folder / "oracle" / quote(f"{task.name}/{method.name}/{num}", safe="")
-    return agree_with_oracle(job.pair, method, task, job.settings, num, stem, step).to_json()
+    num, share = job.options.oracle_branch, job.options.max_failed_share
+    stem = oracle_stem(folder, task.name, method.name, num)
+    return agree_with_oracle(job.pair, method, task, job.settings, num, stem, step, share).to_json()
 
 
 def _alone(

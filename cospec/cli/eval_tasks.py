@@ -114,7 +114,14 @@ def _loaded(name: str, rows: Sequence[PromptRow], scorer: str, info: Mapping[str
 
     scorer = scorer_name(scorer)
     task = EvalTask(name, tuple(rows), scorer_for(scorer), scorer, scorer in _PARALLEL)
-    return LoadedTask(task, {**info, "scorer": scorer, **_isolation(scorer), **describe_rows(rows)})
+    return LoadedTask(task, {**info, "scorer": scorer, **_source(scorer), **_isolation(scorer), **describe_rows(rows)})
+
+
+def _source(scorer: str) -> dict[str, Any]:
+    """The digest of a scorer of the user's own, whose name says little."""
+    from cospec.scoring.custom import source_digest
+
+    return {"scorer_digest": source_digest(scorer)} if ":" in scorer else {}
 
 
 def _isolation(scorer: str) -> dict[str, Any]:

@@ -134,8 +134,16 @@ class DecodeOptions:
     compile_mode: CompileMode | None = None
 
     def __post_init__(self) -> None:
+        from cospec.engine.record import Sampling
         from cospec.engine.text import check_readable
 
+        for name in ("top_k", "top_p", "min_p"):
+            if self.sampling.greedy and getattr(self.sampling, name) != getattr(Sampling(), name):
+                option = "--" + name.replace("_", "-")
+                raise ValueError(
+                    f"{option} chooses among tokens to draw from, and temperature 0 draws none: add "
+                    f"--temperature above 0, or drop {option}"
+                )
         for name in ("num_draft_tokens", "max_new_tokens", "batch_size"):
             if getattr(self, name) < 1:
                 option = "--" + name.replace("_", "-")

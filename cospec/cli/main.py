@@ -19,7 +19,8 @@ from cospec import __version__
 # In the order of the help page. A new verb is one new file and one name here.
 VERBS = ("demo", "prompts", "generate", "rollout", "label", "eval", "bench", "score", "overlap", "report", "doctor")
 
-_USER_ERRORS = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+# What the system refuses (a full disk, a missing file) is for the user to mend.
+_USER_ERRORS = (ValueError, OSError)
 
 
 def build_app() -> typer.Typer:
@@ -59,11 +60,14 @@ def _with_exit_codes(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
+        except BrokenPipeError:
+            # Nobody reads on: typer ends without a word.
+            raise
         except _USER_ERRORS as error:
             # A traceback of a user's mistake hides the message; of a fault of ours it is the message.
             if os.environ.get("COSPEC_TRACEBACK"):
                 raise
-            _say(f"error: {error}")
+            _say("; kept: ".join([f"error: {error}", *getattr(error, "__notes__", [])]))
             raise typer.Exit(2) from error
         except KeyboardInterrupt as stop:
             _say(_interrupt_line(stop))

@@ -48,6 +48,19 @@ def _named(text: str) -> tuple[str, Path]:
     return Path(text).resolve().name, Path(text)
 
 
+def refuse_unused(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> None:
+    """ValueError for options of drafting where no method drafts."""
+    from cospec.engine.rules import rule_named
+
+    alone = [
+        choice.arbiter is None and (choice.name == "draft" or not rule_named(choice.name).drafts)
+        for choice in choices.values()
+    ]
+    for option, value in (("--bonus", options.bonus), ("--cost-ratio", options.cost_ratio)):
+        if value is not None and all(alone):
+            raise ValueError(f"{option} is given, but none of the methods {', '.join(choices)} drafts: drop {option}")
+
+
 def build_methods(choices: Mapping[str, RuleChoice], pair: Pair, options: DecodeOptions) -> list[Method]:
     """The methods with their rules, arbiters loaded; ValueError for an arbiter of another pair."""
     return [_build(name, choice, pair, options) for name, choice in choices.items()]
@@ -69,25 +82,29 @@ def describe(
     """What decides the results besides the problems, as JSON: common settings, and each method's under "methods"."""
     from cospec.evaluation.environment import environment
 
-    common = asdict(options)
-    del common["bonus"]
     return {
         "pair": asdict(pair.spec),
         "pair_digest": pair_digest(pair),
         "device": pair.device.type,
         "dtype": str(next(pair.target.parameters()).dtype),
         "attn": pair.target.config._attn_implementation,
-        **common,
+        **describe_decoding(options),
         "methods": {method.name: _describe_method(method, choices[method.name]) for method in methods},
         "environments": [environment(pair.device)],
     }
+
+
+def describe_decoding(options: DecodeOptions) -> dict[str, Any]:
+    """The part of `describe` that needs no models: how all methods decode."""
+    # The bonus is each method's own.
+    return {key: value for key, value in asdict(options).items() if key != "bonus"}
 
 
 def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
     described: dict[str, Any] = {"rule": method.rule_name, "bonus": method.bonus_in_use}
     if choice.arbiter is not None:
         found = arbiter_digest(choice.arbiter)
-        described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter), "arbiter_digest": found}
+        described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter.resolve()), "arbiter_digest": found}
     return described
 
 

@@ -129,9 +129,9 @@ def require_pair_choice(pair: Path | None, draft: str | None, target: str | None
 
 @contextmanager
 def on_interrupt(describe_kept: Callable[[], str]) -> Iterator[None]:
-    """Around long work: if it is interrupted, the closing line says what ``describe_kept`` returns."""
+    """Around long work: after an interrupt, or on a full disk, the last line says what ``describe_kept`` does."""
     try:
         yield
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, OSError) as stop:
         stop.add_note(describe_kept())
         raise

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 from cospec.evaluation.comparison import Outcomes
 from cospec.evaluation.paired import MARGIN, PairedAccuracy, PairedCost, Ratio, paired_accuracy, paired_cost
 from cospec.evaluation.result import Evaluation
-from cospec.evaluation.run import ENVIRONMENTS, RESULTS, SAMPLES, SETTINGS, read_samples
+from cospec.evaluation.run import RESULTS, SAMPLES, SETTINGS, read_samples
+from cospec.evaluation.run_settings import BY_NAME, ENVIRONMENTS, Difference, differing, read_settings
 from cospec.evaluation.sample import Sample
 from cospec.evaluation.statistics import holm
 from cospec.jsonl import require_file
@@ -88,7 +88,7 @@ def read_finished(path: Path) -> FinishedRun:
         raise ValueError(f"{path} does not exist: give the --out directory of an evaluation, or its {RESULTS}")
     if not (directory / RESULTS).exists():
         raise ValueError(f"{directory} has no {RESULTS}: that evaluation is not finished; run it to its end first")
-    settings = json.loads(require_file(directory / SETTINGS, "settings").read_text(encoding="utf-8"))
+    settings = read_settings(require_file(directory / SETTINGS, "settings"))
     samples: dict[tuple[str, str], list[Sample]] = {}
     for sample in read_samples(require_file(directory / SAMPLES, "samples")):
         samples.setdefault((sample.task, sample.method), []).append(sample)
@@ -102,26 +102,27 @@ def finished_now(path: Path, settings: Mapping[str, Any], evaluation: Evaluation
 
 
 def compare_runs(new: FinishedRun, old: FinishedRun, margin: float = MARGIN) -> RunsCompared:
-    """Compare what both runs have; ValueError where a task of one name is not the same task, or nothing is shared.
+    """Compare what both runs have; ValueError as `check_comparable` raises it, and for samples that are missing.
 
     p-values are Holm-adjusted over the tasks of each method.
     """
-    _check_tasks(new, old)
+    shared = check_comparable(new.path, new.settings["tasks"], new.samples, old)
     found = []
-    for task, method in [name for name in new.samples if name in old.samples]:
+    for task, method in shared:
+        _check_finished(new, task, method)
         accuracy = paired_accuracy(new.outcomes(task, method), old.outcomes(task, method), margin)
         cost = paired_cost(new.samples[task, method], old.samples[task, method])
         if accuracy and cost:
             found.append(MethodAgainst(task, method, accuracy, accuracy.p, cost))
     if not found:
-        raise ValueError(f"{new.path} and {old.path} share no method on a shared task: there is nothing to compare")
+        raise ValueError(f"no problem was judged in both {new.path} and {old.path}: there is nothing to compare")
     names = {f"method {method!r} on task {task!r}" for task, method in new.samples.keys() ^ old.samples.keys()}
     differences = _differences(new.settings, old.settings)
     return RunsCompared(
         old=str(old.path),
         new=str(new.path),
         methods=tuple(_adjusted(found)),
-        differences=tuple(f"{name} was {before!r}, now {now!r}" for name, before, now in differences),
+        differences=_told(differences),
         speed_is_comparable=not any(name in _DECIDE_SPEED for name, _, _ in differences),
         left_out=tuple(sorted(names)),
     )
@@ -139,35 +140,68 @@ def _adjusted(entries: Iterable[MethodAgainst]) -> Iterable[MethodAgainst]:
     return entries
 
 
-def _check_tasks(new: FinishedRun, old: FinishedRun) -> None:
-    for name in new.settings["tasks"].keys() & old.settings["tasks"].keys():
-        now, before = new.settings["tasks"][name], old.settings["tasks"][name]
+def check_comparable(
+    place: Path, tasks: Mapping[str, Any], names: Iterable[tuple[str, str]], old: FinishedRun
+) -> list[tuple[str, str]]:
+    """The (task, method) of ``names`` that ``old`` has too; ``tasks`` holds the settings of the tasks at ``place``.
+
+    ValueError where a task of one name is not the same task, nothing is shared, or ``old`` lacks samples of what is.
+    """
+    for name in [name for name in tasks if name in old.settings["tasks"]]:
+        now, before = tasks[name], old.settings["tasks"][name]
+        for path, entry in ((place, now), (old.path, before)):
+            if not {"problems_digest", "num_problems"} <= entry.keys():
+                raise ValueError(
+                    f"{path} does not say which problems task {name!r} has: compare runs of `cospec eval` alone"
+                )
         if now["problems_digest"] != before["problems_digest"]:
-            found = "; ".join(f"{key} was {b!r}, now {n!r}" for key, b, n in _differing(before, now))
+            found = _told([entry for entry in differing(before, now) if entry[0] in now])
             raise ValueError(
-                f"task {name!r} does not have the same problems in {old.path} and {new.path} ({found}): runs are "
-                "compared problem by problem, so evaluate both on the same ones"
+                f"task {name!r} does not have the same problems in {old.path} and {place} ({'; '.join(found)}): runs "
+                "are compared problem by problem, so evaluate both on the same ones"
             )
+    shared = [name for name in names if name in old.samples]
+    if not shared:
+        raise ValueError(f"{place} and {old.path} share no method on a shared task: there is nothing to compare")
+    for task, method in shared:
+        _check_finished(old, task, method)
+    return shared
 
 
-def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """(name, before, now) of all settings that are not the same, tasks and methods by their names."""
-    by_name = ("tasks", "methods")
-    plain = [{key: value for key, value in run.items() if key not in (*by_name, ENVIRONMENTS)} for run in (old, new)]
-    found = _differing(*plain)
+def _check_finished(run: FinishedRun, task: str, method: str) -> None:
+    num, wanted = len(run.samples[task, method]), run.settings["tasks"][task]["num_problems"]
+    wanted *= run.settings.get("repeats", 1)
+    if num < wanted:
+        raise ValueError(
+            f"{run.path} holds {num} of {wanted} samples of method {method!r} on task {task!r}: run it to its end first"
+        )
+
+
+def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Difference]:
+    """All settings that are not the same, tasks and methods by their names."""
+    plain = [{key: value for key, value in run.items() if key not in (*BY_NAME, ENVIRONMENTS)} for run in (old, new)]
+    found = differing(*plain)
     for part in ("machine", "packages", "git"):
-        before, now = ([entry.get(part) for entry in run.get(ENVIRONMENTS, [])] for run in (old, new))
+        before, now = (_distinct(entry.get(part) for entry in run.get(ENVIRONMENTS, [])) for run in (old, new))
         if before != now:
             found.append((part, before, now))
-    for part in by_name:
+    for part in BY_NAME:
         for name in [name for name in old[part] if name in new[part]]:
-            found += [(f"{name}.{key}", b, n) for key, b, n in _differing(old[part][name], new[part][name])]
+            found += [(f"{name}.{key}", b, n) for key, b, n in differing(old[part][name], new[part][name])]
     return found
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    keys = sorted(old.keys() | new.keys())
-    return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once; a run that went on under another revision was on one machine all the same."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
+
+
+def _told(found: Sequence[Difference]) -> tuple[str, ...]:
+    return tuple(f"{name} was {before!r}, now {now!r}" for name, before, now in found)
 
 
 def _ratios(ratios: Mapping[str, Ratio]) -> dict[str, Any]:

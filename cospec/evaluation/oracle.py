@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from cospec.engine.record import Rollout
 from cospec.engine.rollout_file import decode_to_file, recorded_rollouts
@@ -16,11 +17,12 @@ from cospec.evaluation.sample import SampleKey
 from cospec.evaluation.task import EvalTask
 from cospec.labels import RolloutLabels
 from cospec.labels.outcome import OutcomeLabeller
-from cospec.labels.run import label_file
+from cospec.labels.run import MAX_FAILED_SHARE, label_file
 from cospec.pair import Pair
 
 #: Who finishes a branch; a branch is right if one of the two gets it right.
 CONTINUE_WITH = "either"
+LABELS = ".labels.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ def agree_with_oracle(
     num: int,
     stem: Path,
     step: Callable[[int], None] = lambda count: None,
+    max_failed_share: float = MAX_FAILED_SHARE,
 ) -> Agreement:
     """Decode the task's first ``num`` problems and continue from both branches of every executed decision.
 
     Rollouts and labels go to ``stem`` with two suffixes, from which an interrupted call goes on; ``step`` is told how
-    many problems are done.
+    many problems are done. ValueError where the scorer fails on more than ``max_failed_share`` of the branches' texts.
     """
     rows = task.rows[:num]
     requests = requests_of(pair, rows, raw=settings.raw)
@@ -74,8 +77,32 @@ def agree_with_oracle(
         scope="executed",
         batch_size=settings.batch_size,
     )
-    labels = label_file(labeller, rollouts, rows, stem.with_name(stem.name + ".labels.jsonl"), step)
+    labels = label_file(
+        labeller,
+        rollouts,
+        rows,
+        stem.with_name(stem.name + LABELS),
+        step,
+        # An interrupt loses no more than one batch of problems; each has branches enough to fill batches.
+        chunk_size=settings.batch_size,
+        max_failed_share=max_failed_share,
+    )
     return agreement_of(task.name, rollouts, labels)
+
+
+def oracle_stem(directory: Path, task: str, method: str, num: int) -> Path:
+    """Where a run directory keeps what was decoded for the oracle."""
+    # With the number: labels of more rollouts than are asked for are refused as another file's.
+    return directory / "oracle" / quote(f"{task}/{method}/{num}", safe="")
+
+
+def drop_labels(directory: Path, task: str) -> int:
+    """Delete the labels of a task, which hold verdicts without the texts; the rollouts stay. The number of files."""
+    prefix = quote(f"{task}/", safe="")
+    found = [file for file in (directory / "oracle").glob(f"*{LABELS}") if file.name.startswith(prefix)]
+    for file in found:
+        file.unlink()
+    return len(found)
 
 
 def agreement_of(task: str, rollouts: Iterable[Rollout], labels: Iterable[RolloutLabels]) -> Agreement:

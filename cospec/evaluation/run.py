@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from cospec.engine.record import Rollout
-from cospec.evaluation.sample import Sample, sample_from_json
+from cospec.evaluation.run_settings import merged, read_settings, refuse_differences
+from cospec.evaluation.sample import Sample, SampleKey, sample_from_json
 from cospec.evaluation.task import EvalTask
-from cospec.jsonl import append_jsonl, drop_torn_tail, dumps, read_jsonl, write_json_atomic, write_jsonl_atomic
+from cospec.jsonl import (
+    append_jsonl,
+    drop_torn_tail,
+    dumps,
+    read_jsonl,
+    read_numbered_jsonl,
+    write_json_atomic,
+    write_jsonl_atomic,
+)
 
 SETTINGS, SAMPLES, RESULTS, ROLLOUTS = "settings.json", "samples.jsonl", "results.json", "rollouts"
-#: Parts of the settings that hold one entry per name; a later run may add names.
-_BY_NAME = ("tasks", "methods")
-#: What the results do not depend on: recorded, once for every kind that took part.
-ENVIRONMENTS = "environments"
 
 
 class EvalRun:
     """``settings`` holds what is common to all samples and, under "tasks" and "methods", what is particular to each.
 
     Samples belong to one settings file. Opening a directory whose settings differ in anything common, or in a task or
-    method of the same name, raises ValueError that names the difference; further tasks and methods may be added.
+    method of the same name, raises ValueError that names the difference; further tasks and methods may be added. With
+    ``rejudge``, which is given the samples and returns them under new verdicts, the scorers may differ.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, Any],
+        rejudge: Callable[[list[Sample]], list[Sample]] | None = None,
+    ) -> None:
         self.directory = directory
         wanted = json.loads(dumps(settings))
-        path = directory / SETTINGS
-        if path.exists():
-            wanted = _merged(json.loads(path.read_text(encoding="utf-8")), wanted, directory)
-        elif (directory / SAMPLES).exists():
-            raise ValueError(f"{directory} holds {SAMPLES} without {SETTINGS}: it is no evaluation; name another --out")
-        self.settings: dict[str, Any] = wanted
-        write_json_atomic(path, wanted)
+        before = _settings_before(directory)
+        if before is not None:
+            wanted = merged(before, wanted, directory, rescore=rejudge is not None)
         drop_torn_tail(directory / SAMPLES)
+        if rejudge and (directory / SAMPLES).exists():
+            # Before the settings: verdicts of one scorer must never lie beside the digest of another.
+            self.replace(rejudge(self.samples()))
+        self.settings: dict[str, Any] = wanted
+        write_json_atomic(directory / SETTINGS, wanted)
 
     def samples(self) -> list[Sample]:
         """All samples written so far."""
@@ -55,21 +67,23 @@ class EvalRun:
         """Write the complete record of a sample; call it before `add`."""
         append_jsonl(self.rollouts(sample.task, sample.method), [rollout.to_json()])
 
-    def match_rollouts(self) -> int:
-        """Drop records whose sample was not written any more; the number of samples that have no record."""
-        ids: dict[Path, set[str | int]] = {}
+    def match_rollouts(self, tasks: Sequence[EvalTask], methods: Sequence[str]) -> int:
+        """Drop the record of a text whose sample a kill has lost; the number of samples that have no record.
+
+        Only the files of these methods on these tasks are looked at. ValueError for one that holds anything else: what
+        was not written here is not cut.
+        """
+        have: dict[tuple[str, str], set[str | int]] = {}
         for sample in self.samples():
             if sample.repeat == 0:
-                ids.setdefault(self.rollouts(sample.task, sample.method), set()).add(sample.id)
-        num_bare = sum(map(len, ids.values()))
-        for path in (self.directory / ROLLOUTS).glob("*.jsonl"):
-            drop_torn_tail(path)
-            rows = list(read_jsonl(path))
-            kept = [row for row in rows if row["id"] in ids.get(path, set())]
-            num_bare -= len(kept)
-            if len(kept) < len(rows):
-                write_jsonl_atomic(path, kept)
-        return num_bare
+                have.setdefault((sample.task, sample.method), set()).add(sample.id)
+        return sum(
+            _match(
+                self.rollouts(task.name, method), {row.id for row in task.rows}, have.get((task.name, method), set())
+            )
+            for task in tasks
+            for method in methods
+        )
 
     def finish(self, summary: Mapping[str, Any], tasks: Sequence[EvalTask]) -> None:
         """Write the summary, and the samples anew: by task and method as in the settings, by repeat, by problem.
@@ -94,33 +108,78 @@ class EvalRun:
         write_jsonl_atomic(self.directory / SAMPLES, (sample.to_json() for sample in samples))
 
 
-def read_samples(path: Path) -> list[Sample]:
-    """The samples of a file, which may be missing."""
-    return [sample_from_json(row) for row in read_jsonl(path)] if path.exists() else []
-
-
-def _merged(before: dict[str, Any], wanted: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """Both settings in one, the names of the earlier ones first."""
-    own: dict[str, Any] = {ENVIRONMENTS: [], **{part: {} for part in _BY_NAME}}
-    differences = _differences(before | own, wanted | own)
-    for part in _BY_NAME:
-        old, new = before.get(part, {}), wanted.get(part, {})
-        for name in [name for name in old if name in new]:
-            differences += [f"{name}.{line}" for line in _differences(_named(old[name]), _named(new[name]))]
-    if differences:
+def _match(path: Path, problems: set[str | int], sampled: set[str | int]) -> int:
+    """How many of ``sampled`` have no record in the file, once one that lost its sample is cut."""
+    if not path.exists():
+        return len(sampled)
+    drop_torn_tail(path)
+    rows = list(read_jsonl(path))
+    lost = [row for row in rows if not (isinstance(row.get("id"), str | int) and row["id"] in sampled)]
+    # A kill comes between a record and its sample once, and the next run cuts what it left.
+    if len(lost) > 1 or any(not isinstance(row.get("id"), str | int) or row["id"] not in problems for row in lost):
         raise ValueError(
-            f"{directory} holds an evaluation under other settings ({'; '.join(differences[:4])}): name another --out, "
-            "or remove the directory"
+            f"{path} holds {len(lost)} records without a sample, such as of {lost[0].get('id')!r}: they are not of "
+            "this evaluation, or its samples are lost; move the file away, or drop --keep-rollouts"
         )
-    joined = {part: before.get(part, {}) | wanted.get(part, {}) for part in _BY_NAME}
-    known, now = before.get(ENVIRONMENTS, []), wanted.get(ENVIRONMENTS, [])
-    return wanted | joined | {ENVIRONMENTS: known + [entry for entry in now if entry not in known]}
+    if lost:
+        write_jsonl_atomic(path, [row for row in rows if row not in lost])
+    return len(sampled - {row["id"] for row in rows})
 
 
-def _named(entry: Any) -> Mapping[str, Any]:
-    return entry if isinstance(entry, dict) else {"rule": entry}
+def read_samples(path: Path) -> list[Sample]:
+    """The samples of a file, which may be missing; ValueError for one that stands there twice, or is damaged."""
+    return [sample for _, sample in _numbered_samples(path)]
 
 
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    keys = sorted(old.keys() | new.keys())
-    return [f"{key} was {old.get(key)!r}, now {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)]
+def _numbered_samples(path: Path) -> list[tuple[int, Sample]]:
+    found: list[tuple[int, Sample]] = []
+    lines: dict[tuple[str, SampleKey], int] = {}
+    for number, row in read_numbered_jsonl(path) if path.exists() else ():
+        try:
+            sample = sample_from_json(row)
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from error
+        first = lines.setdefault((sample.method, sample.key), number)
+        if first != number:
+            raise ValueError(
+                f"{path}:{number}: problem {sample.id!r} of task {sample.task!r} under method {sample.method!r} is in "
+                f"line {first} already; two processes have written here: remove one of the two lines"
+            )
+        found.append((number, sample))
+    return found
+
+
+def check_begun(
+    directory: Path, wanted: Mapping[str, Any], tasks: Sequence[EvalTask], *, rescore: bool = False
+) -> None:
+    """ValueError, before any model is loaded, for a directory that ``wanted``, settings as far as known, cannot go on.
+
+    That is one of other settings, with damaged files, or with samples of what its settings or ``tasks`` do not have.
+    """
+    path = directory / SAMPLES
+    before = _settings_before(directory)
+    if before is None:
+        return
+    refuse_differences(before, json.loads(dumps(wanted)), directory, rescore=rescore, partial=True)
+    drop_torn_tail(path)
+    rows = {task.name: {row.id for row in task.rows} for task in tasks}
+    for number, sample in _numbered_samples(path):
+        for what, value, known in (
+            ("task", sample.task, before["tasks"]),
+            ("method", sample.method, before["methods"]),
+            ("problem", sample.id, rows.get(sample.task, {sample.id})),
+            ("repeat", sample.repeat, range(before.get("repeats", 1))),
+        ):
+            if value not in known:
+                raise ValueError(
+                    f"{path}:{number}: a sample of {what} {value!r}, which this evaluation does not have: remove the "
+                    "line, or name another --out"
+                )
+
+
+def _settings_before(directory: Path) -> dict[str, Any] | None:
+    if (directory / SETTINGS).exists():
+        return read_settings(directory / SETTINGS)
+    if (directory / SAMPLES).exists():
+        raise ValueError(f"{directory} holds {SAMPLES} without {SETTINGS}: it is no evaluation; name another --out")
+    return None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from cospec.engine.record import FinishReason, Rollout, Timings
 from cospec.rewards import RewardConfig, rollout_reward
@@ -15,6 +17,8 @@ from cospec.scoring.verdict import VerdictKind
 
 #: Inner edges of the bins of `target_prob_of_draft`; kappa of the reward falls from 1 at the first to 0 at 0.05.
 RISK_EDGES = (1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.25, 0.5)
+#: What JSON may hold where a number is wanted.
+_PLAIN: Mapping[type, Any] = {int: int, float: (int, float)}
 #: A text ends in a loop if a cycle of 1 to this many tokens ...
 MAX_CYCLE = 32
 #: ... makes up its last tokens at least so many times ...
@@ -141,12 +145,40 @@ def sample_of(
 
 
 def sample_from_json(row: Mapping[str, Any]) -> Sample:
-    """Rebuild a sample; ValueError for a record of another version."""
+    """Rebuild a sample; ValueError for a record of another version, or with a value of another type."""
     try:
         lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
-        return Sample(**{**row, **lists, "timing": SampleTiming(**row["timing"])})
+        found = Sample(**{**row, **lists, "timing": SampleTiming(**row["timing"])})
     except (TypeError, KeyError) as error:
         raise ValueError(f"sample {row.get('id')!r} is of another version ({error}): evaluate anew") from error
+    for record, kind in ((found, Sample), (found.timing, SampleTiming)):
+        for name, hint in _hints(kind).items():
+            if not _fits(getattr(record, name), hint):
+                raise ValueError(
+                    f"sample {row.get('id')!r} is damaged: {name} is {getattr(record, name)!r:.80}; without its line "
+                    "it is decoded again"
+                )
+    return found
+
+
+@functools.cache
+def _hints(kind: Hashable) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value read from JSON is of a field's type; lists have become tuples."""
+    inner = get_args(hint)
+    if get_origin(hint) is Literal:
+        return value in inner
+    if get_origin(hint) is UnionType:
+        return any(_fits(value, one) for one in inner)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple) or (inner[-1] is not Ellipsis and len(value) != len(inner)):
+            return False
+        # Thousands of ids: by the set of their types.
+        return all(issubclass(kind, _PLAIN[inner[0]]) and kind is not bool for kind in set(map(type, value)))
+    return isinstance(value, _PLAIN.get(hint, hint)) and (hint is bool or not isinstance(value, bool))
 
 
 def ends_in_loop(ids: Sequence[int]) -> bool:

@@ -12,7 +12,7 @@ from cospec.prompt_rows import PromptRow
 from cospec.scoring import Verdict, safe_score
 from cospec.scoring.threads import stoppable_threads
 
-#: Fewer samples than this say little: a task of ten problems may have one failure.
+#: Fewer samples than this say too little to stop before the end.
 ENOUGH = 20
 
 
@@ -60,7 +60,7 @@ class FailureLimit:
             self._failed.append(sample)
         num_failed = len(self._failed)
         if self.num_seen == self.total:
-            stop = num_failed > self.share * max(self.total, ENOUGH)
+            stop = num_failed > self.share * self.total
         else:
             stop = self.num_seen >= ENOUGH and wilson(num_failed, self.num_seen)[0] > self.share
         if stop:

@@ -30,11 +30,15 @@ def label_file(
     rows: Sequence[PromptRow],
     out: Path,
     step: Callable[[int], None] = lambda count: None,
+    *,
+    chunk_size: int = CHUNK,
+    max_failed_share: float = MAX_FAILED_SHARE,
 ) -> list[RolloutLabels]:
     """Label ``rollouts`` into ``out``, skipping those it already holds; all labels, in the order of the file.
 
     Rollouts on which the scorer failed are labelled again. ``step`` is told how many more rollouts are done. ValueError
-    if the file was made in another way, a rollout's prompt row is missing, or the scorer fails on more than 5 %.
+    if the file was made in another way, a rollout's prompt row is missing, or the scorer fails on more than
+    ``max_failed_share`` of the texts. An interrupt loses the chunk that was being labelled.
     """
     scorer_rows = {row.id: row.scorer_row() for row in rows}
     unknown = [rollout.id for rollout in rollouts if rollout.id not in scorer_rows]
@@ -44,19 +48,21 @@ def label_file(
     names = {row.id for row in done}
     todo = [rollout for rollout in rollouts if rollout.id not in names]
     step(len(rollouts) - len(todo))
-    for first in range(0, len(todo), CHUNK):
-        chunk = labeller.label(todo[first : first + CHUNK], scorer_rows)
-        _stop_on_failures(labeller, out)
+    for first in range(0, len(todo), chunk_size):
+        chunk = labeller.label(todo[first : first + chunk_size], scorer_rows)
+        # What was done before had no failures; all rollouts have about as many texts as those of this call.
+        foreseen = labeller.num_scored * len(rollouts) / (first + len(chunk))
+        _stop_on_failures(labeller, max_failed_share * foreseen, out)
         append_jsonl(out, [row.to_json() for row in chunk])
         done += chunk
         step(len(chunk))
     return done
 
 
-def _stop_on_failures(labeller: OutcomeLabeller, out: Path) -> None:
+def _stop_on_failures(labeller: OutcomeLabeller, allowed: float, out: Path) -> None:
     """Labels of a scorer that fails often would say that nothing complements anything."""
     num = len(labeller.failures)
-    if num > MAX_FAILED_SHARE * labeller.num_scored:
+    if num > allowed:
         raise ValueError(
             f"the scorer {labeller.scorer_name!r} failed on {num} of {labeller.num_scored} texts; the first time: "
             f"{labeller.failures[0]}. Mend it and give the same command again; labels made before stay in {out}"

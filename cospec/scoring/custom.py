@@ -1,10 +1,12 @@
 """The user's own scorer: found by name, and kept from stopping a run."""
 
+import hashlib
 import importlib
 import inspect
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +33,23 @@ def load_scorer(name: str) -> UserScorer:
     if inspect.iscoroutinefunction(scorer):
         raise ValueError(f"scorer {name!r} is an async function: write a plain function of (text, row)")
     return scorer
+
+
+def source_digest(name: str) -> str | None:
+    """Digest of the files of the scorer ``package.module:function``: the module's, and the one that defines it.
+
+    None where there is no file to read.
+    """
+    scorer = inspect.unwrap(load_scorer(name))
+    modules = {name.partition(":")[0], getattr(scorer, "__module__", None) or type(scorer).__module__}
+    places = {getattr(sys.modules.get(module), "__file__", None) for module in modules}
+    files = sorted(place for place in places if place)
+    if not files:
+        return None
+    found = hashlib.sha256()
+    for file in files:
+        found.update(Path(file).read_bytes())
+    return found.hexdigest()[:16]
 
 
 def _import(module_name: str, scorer_name: str) -> ModuleType:

@@ -77,7 +77,12 @@ def raising(error: BaseException) -> Callable[..., None]:
     ("error", "code", "line"),
     [
         (ValueError("K is 0: use at least 1"), 2, "cospec: error: K is 0: use at least 1\n"),
-        (FileNotFoundError(2, "No such file", "a.jsonl"), 2, "cospec: error: [Errno 2] No such file: 'a.jsonl'\n"),
+        (
+            FileNotFoundError(2, "No such file", "a.jsonl"),
+            2,
+            "cospec: error: [Errno 2] No such file: 'a.jsonl'; kept: 3 rows in out.jsonl\n",
+        ),
+        (OSError(28, "Full"), 2, "cospec: error: [Errno 28] Full; kept: 3 rows in out.jsonl\n"),
         (KeyboardInterrupt(), 130, "cospec: interrupted; kept: 3 rows in out.jsonl\n"),
     ],
 )

@@ -37,6 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 def test_an_evaluation_leaves_its_record(files: Files, tmp_path: Path) -> None:
     out = tmp_path / "run"
     asked = ("--methods", "draft,strict,always", "--out", str(out), "--scorer", "parity_scorer:score")
+    asked += ("--max-failed-share", "0.1")
     first = run_process(*files.arguments, *asked, "--plot", str(tmp_path / "plot.png"), "--json", cwd=files.folder)
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
@@ -64,6 +65,7 @@ def test_an_evaluation_leaves_its_record(files: Files, tmp_path: Path) -> None:
     assert {"pair", "device", "dtype", "attn", "batch_size", "num_draft_tokens", "seed", "repeats"} <= settings.keys()
     assert settings["tasks"]["rows"].keys() == {
         "scorer",
+        "scorer_digest",
         "file",
         "num_problems",
         "problems_digest",
@@ -154,6 +156,10 @@ def test_a_scorer_that_fails_too_often_stops_the_run_and_new_verdicts_cost_no_de
     before = read_rows((tmp_path / "run" / "samples.jsonl").read_text())
     assert len(before) == 20
     (tmp_path / "mended.py").write_text("def score(text, row):\n    return row['id'] < 10\n")
+    refused = run_process(*asked, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "judged by another scorer (rows.scorer_digest was" in refused.stderr
+    assert read_rows((tmp_path / "run" / "samples.jsonl").read_text()) == before
     second = run_process(*asked, "--rescore", "--json", cwd=tmp_path)
     assert second.returncode == 0, second.stderr
     assert json.loads(second.stdout)["methods"]["target"]["right"] == 10

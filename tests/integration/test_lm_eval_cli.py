@@ -87,6 +87,13 @@ def test_local_tasks_run_end_to_end(tmp_path: Path) -> None:
     assert len(samples["choice"]) == 10
 
 
+def test_a_users_mistake_is_one_line(tmp_path: Path) -> None:
+    done = run_harness("--model", "cospec", "--model_args", "pair=nope.yaml", "--tasks", "gsm8k", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cospec: error: config file nope.yaml does not exist" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("wonderwords"), reason="RULER's tasks need the package wonderwords")
 def test_a_task_of_the_harness_that_makes_its_own_data(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cospec.evaluation.against import FinishedRun, compare_runs, read_finished
 from cospec.evaluation.oracle import agree_with_oracle, agreement_of
 from cospec.evaluation.run import EvalRun
 from cospec.evaluation.spot_check import compare_texts, spot_check
-from cospec.jsonl import read_jsonl
+from cospec.jsonl import append_jsonl, read_jsonl
 from cospec.labels import MismatchLabel, RolloutLabels
 from cospec.pair import Pair
 from cospec.prompt_rows import PromptRow
@@ -198,9 +198,21 @@ def test_records_and_samples_are_matched(llama: Pair, tmp_path: Path) -> None:
             run.add(sample)
 
     samples = evaluate(llama, [method], [TASK], SETTINGS, on_sample=keep).tasks[0].results[0].samples
-    assert run.match_rollouts() == 0
+    assert run.match_rollouts([TASK], ["a/b"]) == 0
     path = run.rollouts("parity", "a/b")
     assert path.parent == tmp_path / "rollouts"
     assert sorted(row["id"] for row in read_jsonl(path)) == [1, 2, 3, 4, 5, 6]
     run.add(samples[0])
-    assert run.match_rollouts() == 1
+    assert run.match_rollouts([TASK], ["a/b"]) == 1
+
+
+@pytest.mark.parametrize("foreign", [["x"], [[3]], [None], [0, 1]])
+def test_records_that_are_not_the_runs_own_are_refused_and_stay(tmp_path: Path, foreign: list[Any]) -> None:
+    run = EvalRun(tmp_path, {"tasks": {"parity": {}}, "methods": {"m": {}}})
+    ours, other = run.rollouts("parity", "m"), tmp_path / "rollouts" / "by_hand.jsonl"
+    for path in (ours, other):
+        append_jsonl(path, [{"id": name} for name in foreign])
+    before = ours.read_text()
+    with pytest.raises(ValueError, match=r"parity%2Fm\.jsonl holds \d records without a sample.*move the file away"):
+        run.match_rollouts([TASK], ["m"])
+    assert ours.read_text() == other.read_text() == before

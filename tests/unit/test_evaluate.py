@@ -33,7 +33,7 @@ from cospec.evaluation.comparison import Outcomes, lost, non_nested, recovered, 
 from cospec.evaluation.paired import paired_accuracy
 from cospec.evaluation.plots import plot_summary
 from cospec.evaluation.sample import ends_in_loop, sample_from_json
-from cospec.evaluation.scoring import TooManyFailures, rescored
+from cospec.evaluation.scoring import FailureLimit, TooManyFailures, rescored
 from cospec.evaluation.statistics import wilson
 from cospec.evaluation.table import lines, print_against, print_summary
 from cospec.jsonl import dumps
@@ -460,6 +460,20 @@ def test_a_scorer_that_fails_too_often_stops_the_run(llama: Pair) -> None:
             run()
         # All that was judged has been handed over before the run stopped.
         assert len(kept) == len(asked) == num_judged
+
+
+@pytest.mark.parametrize("num", [1, 3, 19])
+def test_a_scorer_that_fails_on_a_small_task_stops_the_run_at_its_end(num: int) -> None:
+    ill, well = sample(0, "."), sample(1, "+")
+    for num_failed, share in ((num, 0.99), (1, 0.05)):
+        limit = FailureLimit(share, num)
+        for _ in range(num - 1):
+            limit.add(well if num_failed == 1 else ill)
+        with pytest.raises(TooManyFailures, match=f"failed on {num_failed} of {num} samples"):
+            limit.add(ill)
+    limit = FailureLimit(1.0, num)
+    for _ in range(num):
+        limit.add(ill)
 
 
 def test_workers_judge_the_same_and_keep_the_order(llama: Pair) -> None:

@@ -152,6 +152,38 @@ def test_a_file_of_labels_is_resumed_not_made_again(llama: Pair, rollouts: list[
         label_file(OutcomeLabeller(llama, counting, scorer_name="other"), rollouts, prompts, out)
 
 
+def test_an_interrupt_loses_one_chunk_of_labels(llama: Pair, rollouts: list[Rollout], tmp_path: Path) -> None:
+    out, prompts = tmp_path / "labels.jsonl", [PromptRow(id=r.id, prompt="w9", gold="x") for r in rollouts]
+
+    def interrupted(text: str, row: Mapping[str, Any]) -> bool:
+        if row["id"] == "r2":
+            raise KeyboardInterrupt
+        return even(text, row)
+
+    with pytest.raises(KeyboardInterrupt):
+        label_file(OutcomeLabeller(llama, interrupted), rollouts, prompts, out, chunk_size=1)
+    assert [row["id"] for row in read_jsonl(out)] == ["r0", "r1"]
+    whole = label_file(OutcomeLabeller(llama, even), rollouts, prompts, out, chunk_size=1)
+    assert whole == label_file(OutcomeLabeller(llama, even), rollouts, prompts, tmp_path / "whole.jsonl")
+
+
+def test_one_rollout_that_no_scorer_can_judge_does_not_stop_a_file_that_goes_on(
+    llama: Pair, rollouts: list[Rollout], tmp_path: Path
+) -> None:
+    out, prompts = tmp_path / "labels.jsonl", [PromptRow(id=r.id, prompt="w9", gold="x") for r in rollouts]
+
+    def moody(text: str, row: Mapping[str, Any]) -> bool:
+        if row["id"] == "r0":
+            raise RuntimeError("never")
+        return even(text, row)
+
+    for _ in range(2):
+        found = label_file(OutcomeLabeller(llama, moody), rollouts, prompts, out, chunk_size=1, max_failed_share=0.5)
+        assert [row.id for row in found if row.has_failures] == ["r0"]
+    with pytest.raises(ValueError, match=r"the first time: .*never"):
+        label_file(OutcomeLabeller(llama, moody), rollouts, prompts, out, chunk_size=1, max_failed_share=0.0)
+
+
 def test_bad_choices_are_refused(llama: Pair) -> None:
     with pytest.raises(ValueError, match="continue_with is 'both'"):
         OutcomeLabeller(llama, even, continue_with="both")  # type: ignore[arg-type]

@@ -162,6 +162,8 @@ def test_log_likelihoods_are_the_targets_and_refused_to_a_mixture(spec: PairSpec
         ({"pair": "tiny", "rule": "arbiter"}, "needs an arbiter"),
         ({"pair": "tiny", "rule": "strict", "arbiter": "x"}, "contradict each other"),
         ({"pair": "tiny", "threshold": 0.7}, "there is no arbiter"),
+        ({"pair": "tiny", "num_draft_tokens": "abc"}, "num_draft_tokens is 'abc': write a whole number"),
+        ({"pair": "tiny", "threshold": "abc"}, "threshold is 'abc'"),
         ({"pair": "tiny", "rule": "draft", "bonus": "target"}, "drafts nothing"),
         ({"pair": "tiny", "batch_size": "auto"}, "needs a number"),
         ({"pair": "tiny", "pretrained": "x", "foo": 1}, "unknown model_args foo, pretrained"),

@@ -8,19 +8,26 @@ declared, and need no detour.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 
 
 def main() -> None:
-    """Register the model and hand over to the harness."""
+    """Register the model and hand over to the harness; what a user can cause ends in one line and exit code 2."""
     if find_spec("lm_eval") is None:
         sys.exit("cospec: error: lm-eval is not installed: pip install 'cospec[lm-eval]'")
     from lm_eval.__main__ import cli_evaluate
 
     import cospec.evaluation.lm_eval.model  # noqa: F401  its import is the registration
 
-    cli_evaluate()
+    try:
+        cli_evaluate()
+    except (ValueError, OSError) as error:
+        if os.environ.get("COSPEC_TRACEBACK"):
+            raise
+        print(f"cospec: error: {error} (COSPEC_TRACEBACK=1 shows where)", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from cospec.engine.record import Bonus, Sampling
 from cospec.engine.request import Request
 from cospec.engine.rules import Rule, rule_named
 from cospec.evaluation.lm_eval.likelihood import Continuation, log_likelihoods
-from cospec.evaluation.lm_eval.options import decoding, device_of, pair_spec, row_ids, rule_name
+from cospec.evaluation.lm_eval.options import check_whole, decoding, device_of, pair_spec, row_ids, rule_name
 from cospec.pair import load_pair
 from cospec.pair_file import override
 from cospec.prompts import chat_text, one_bos, templated_ids
@@ -69,6 +69,7 @@ class CospecLM(TemplateLM):
             raise ValueError(f"unknown model_args {', '.join(sorted(unknown))}: see the options of CospecLM")
         if max_batch_size is not None or not str(batch_size).isdigit():
             raise ValueError(f"batch_size is {batch_size!r}: the engine needs a number, such as --batch_size 32")
+        check_whole(num_draft_tokens=num_draft_tokens, max_gen_toks=max_gen_toks, seed=seed)
         name = rule_name(rule, arbiter, threshold, bonus)
         loaded = load_pair(override(pair_spec(pair, draft, target), device_of(device), dtype, attn))
         self.pair = loaded.draft_alone() if name == "draft" else loaded

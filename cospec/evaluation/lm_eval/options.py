@@ -34,6 +34,8 @@ class Decoding:
 
 def rule_name(rule: str | None, arbiter: str | None, threshold: float, bonus: str | None) -> str:
     """The rule in use, `strict` by default; ValueError for options that contradict each other or would be ignored."""
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise ValueError(f"threshold is {threshold!r}: write a number, such as 0.5")
     name = rule or ("arbiter" if arbiter else "strict")
     if arbiter and name != "arbiter":
         raise ValueError(f"rule={name} and arbiter={arbiter} contradict each other: keep one of them")
@@ -44,6 +46,13 @@ def rule_name(rule: str | None, arbiter: str | None, threshold: float, bonus: st
     if bonus and name in ("target", "draft"):
         raise ValueError(f"bonus={bonus} is given, but rule {name!r} drafts nothing: drop it")
     return name
+
+
+def check_whole(**numbers: object) -> None:
+    """ValueError for a model argument that is no whole number; the harness hands over what it was given."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{name} is {value!r}: write a whole number")
 
 
 def pair_spec(pair: str | None, draft: str | None, target: str | None) -> PairSpec:
