@@ -27,7 +27,7 @@ def load_prompts(options: BenchOptions) -> tuple[list[PromptRow], dict[str, Any]
 
 
 def _from_task(text: str, paths: Any, nums: Any, raw: bool) -> tuple[list[PromptRow], dict[str, Any]]:
-    from cospec.tasks.load import load_task
+    from cospec.task_set import load_task
 
     name, split = split_of(text)
     found = load_task(name, path=paths.get(name), split=split, num=nums.get(name), chat=not raw)

@@ -79,7 +79,7 @@ def _scorer_of(task: str) -> str:
 
 
 def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], options: EvalOptions) -> LoadedTask:
-    from cospec.tasks.load import load_task
+    from cospec.task_set import load_task
 
     name, split = split_of(text)
     found = load_task(

@@ -187,7 +187,7 @@ def decode_options(
     max_new_tokens: int,
     batch_size: int,
     seed: int,
-    compile_mode: CompileMode | None,
+    compile_mode: CompileMode | None = None,
 ) -> DecodeOptions:
     """`DecodeOptions` from the options as typer hands them over."""
     from cospec.engine.record import Sampling
@@ -208,4 +208,4 @@ def decode_options(
 
 def decode_options_of(values: Mapping[str, Any]) -> DecodeOptions:
     """`decode_options` of a command's parameters, its others left aside."""
-    return decode_options(**{name: values[name] for name in signature(decode_options).parameters})
+    return decode_options(**{name: values[name] for name in signature(decode_options).parameters if name in values})

@@ -63,7 +63,7 @@ def _eval_rows(
 ) -> list[PromptRow]:
     if prompts is not None:
         return load_prompt_rows(prompts, require_gold=False)
-    from cospec.tasks.load import load_task
+    from cospec.task_set import load_task
 
     assert task is not None
     return load_task(task, path=data, split=split, num=num, seed=seed).rows

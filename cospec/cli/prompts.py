@@ -50,7 +50,7 @@ def command(
 
     The rows hold all that the task's scorer reads. The seed draws the examples, orders choices, generates problems.
     """
-    from cospec.tasks.load import data_files, load_task
+    from cospec.task_set import data_files, load_task
 
     check_output("--out", out, data_files(task, data))
     info_file = out.with_name(f"{out.name.removesuffix('.jsonl')}.info.json")

@@ -13,15 +13,16 @@ from typing import Any
 
 from cospec.jsonl import read_numbered_jsonl
 from cospec.scoring.custom import safe_score
+from cospec.scoring.golds import unfit_reason
 from cospec.scoring.process import ScoringProcess
 from cospec.scoring.registry import scorer_for, scorer_name, scorer_of_task
 from cospec.scoring.threads import in_order, stoppable_threads
 from cospec.scoring.verdict import Verdict
 from cospec.tasks.base import RowRequest, Task
-from cospec.tasks.load import usable_problems
 from cospec.tasks.local_data import local_copy
 from cospec.tasks.registry import task_named
 from cospec.tasks.source import Published
+from cospec.tasks.usable import usable_problems
 
 # What a scorer needs of a row, one of each group; scorers of the user's own look after themselves.
 _NEEDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -144,7 +145,7 @@ def _by_task_id(task: Task, data: Path | None, revision: str | None) -> dict[str
     assert isinstance(task.source, Published)
     place = local_copy(task.name) if data is None and revision is None else data
     raw = task.source.read_all(RowRequest(path=place, revision=revision))
-    problems, _ = usable_problems(task, raw.rows, None)
+    problems, _ = usable_problems(task, raw.rows, None, unfit_reason)
     return {str(problem.extra["task_id"]): {"gold": problem.gold, **problem.extra} for problem in problems}
 
 

@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="the judge's name at the endpoint")
     parser.add_argument("--data", help="local rows of MT-Bench instead of the Hub's")
     options = parser.parse_args()
-    from cospec.tasks.load import load_task
+    from cospec.task_set import load_task
 
     try:
         questions = {str(row.id): row.extra for row in load_task("mt_bench", path=options.data).rows}

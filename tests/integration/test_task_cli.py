@@ -13,7 +13,7 @@ from model_dirs import assert_refused, read_rows, run_here, run_process, write_r
 from cospec.prompt_rows import load_prompt_rows
 from cospec.scoring import safe_score, scorer_for
 from cospec.scoring.code import isolation_here
-from cospec.tasks.load import load_task
+from cospec.task_set import load_task
 
 
 def require_scorer(name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from benchmark_data import benchmark
 
-from cospec.tasks.load import load_task
+from cospec.task_set import load_task
 from cospec.tasks.mbpp import entry_point
 
 ALWAYS_EQUAL = "class E:\n    def __eq__(self, other): return True\n    def __sub__(self, other): return 0\n"

@@ -16,7 +16,7 @@ from cospec.evaluation import contamination as module
 from cospec.evaluation.contamination import contamination
 from cospec.jsonl import read_jsonl
 from cospec.prompt_rows import PromptRow
-from cospec.tasks.load import load_task
+from cospec.task_set import load_task
 
 
 def rows_of(texts: Sequence[str]) -> list[PromptRow]:

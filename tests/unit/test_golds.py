@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cospec.scoring.golds import require_readable_golds, unfit_reason
-from cospec.tasks.load import load_task
+from cospec.task_set import load_task
 
 UNREADABLE = [
     ("maths", {"gold": "\\frac{1}{\\foo}"}, "cannot be read"),

@@ -88,6 +88,6 @@ print([name for name in ("trl", "omegaconf", "matplotlib", "cospec.training") if
 
 def test_rewards_and_scoring_import_no_torch() -> None:
     program = (
-        "import sys, cospec.rewards, cospec.scoring.score_file, cospec.tasks.load; assert 'torch' not in sys.modules"
+        "import sys, cospec.rewards, cospec.scoring.score_file, cospec.task_set; assert 'torch' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

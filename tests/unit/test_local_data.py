@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cospec.tasks.load import load_task
+from cospec.task_set import load_task
 from cospec.tasks.local_data import VARIABLE, local_copy
 
 

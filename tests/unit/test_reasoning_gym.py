@@ -19,7 +19,7 @@ from cospec.prompt_rows import PromptRow, load_prompt_rows
 from cospec.scoring import Verdict, safe_score, scorer_for
 from cospec.scoring.reasoning_gym import EVALUATED_FORMULAS, EVALUATED_LITERALS, may_be_evaluated, score_reasoning_gym
 from cospec.scoring.reasoning_gym_guards import GUARDED
-from cospec.tasks.load import load_task
+from cospec.task_set import load_task
 from cospec.tasks.reasoning_gym import UNUSABLE, library, pack, unpack
 
 pytest.importorskip("reasoning_gym")

@@ -11,7 +11,7 @@ import pytest
 
 from cospec.jsonl import write_jsonl_atomic
 from cospec.prompt_rows import load_prompt_rows
-from cospec.tasks.load import load_task
+from cospec.task_set import load_task
 
 CASES = json.dumps([{"input": "1", "output": "1", "testtype": "functional"}])
 TEST = "def check(candidate):\n    assert candidate(1) == 1\n"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from benchmark_data import benchmark
 
+from cospec.task_set import load_task
 from cospec.tasks.base import RowRequest
 from cospec.tasks.formats import read_rows
-from cospec.tasks.load import load_task
 from cospec.tasks.registry import TASKS, task_named
 from cospec.tasks.source import Part, Published
 

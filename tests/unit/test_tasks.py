@@ -15,7 +15,7 @@ from cospec.jsonl import write_jsonl_atomic
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 from cospec.scoring import safe_score, scorer_for
 from cospec.scoring.registry import scorer_of_task
-from cospec.tasks.load import TaskSet, load_task, prompt_digest
+from cospec.task_set import TaskSet, load_task, prompt_digest
 from cospec.tasks.registry import TASKS, is_task, task_named
 
 #: Task, its directory, rows of the default split, a gold answer in the words of a model that got it right.

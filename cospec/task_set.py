@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,19 +11,12 @@ from typing import Any
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow
 from cospec.scoring.golds import unfit_reason
-from cospec.tasks.base import Problem, RawRow, RowRequest, Task, UnusableRow
+from cospec.tasks.base import Problem, RowRequest, Task
 from cospec.tasks.few_shot import pick_shots
 from cospec.tasks.local_data import local_copy
 from cospec.tasks.registry import task_named
 from cospec.tasks.source import Published
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedRow:
-    """A row that is not used, and why."""
-
-    id: str
-    reason: str
+from cospec.tasks.usable import DroppedRow, usable_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +83,7 @@ def load_task(
     request = RowRequest(Path(path) if path is not None else None, split, num, seed, revision)
     _check(task, request, num_shots, system_prompt)
     raw = task.source.read(request)
-    problems, dropped = usable_problems(task, raw.rows, num)
+    problems, dropped = usable_problems(task, raw.rows, num, unfit_reason)
     if not problems:
         first = f", the first because {dropped[0].reason}" if dropped else ""
         raise ValueError(f"{task.name}: no usable row in {raw.source} ({len(dropped)} dropped{first}): check the data")
@@ -131,69 +123,6 @@ def _check(task: Task, request: RowRequest, num_shots: int, system_prompt: str |
         raise ValueError(f"num_shots is {num_shots}: use 0 or more examples")
     if system_prompt is not None and not system_prompt.strip():
         raise ValueError("the system prompt is empty: write one, or leave it out")
-
-
-def usable_problems(task: Task, raw: Iterable[RawRow], num: int | None) -> tuple[list[Problem], list[DroppedRow]]:
-    """The first ``num`` problems whose gold answer can be read, and the rows dropped on the way.
-
-    A problem that is there again is dropped as well; ValueError for an id that two different problems have.
-    """
-    problems: list[Problem] = []
-    dropped: list[DroppedRow] = []
-    first_of: dict[str, tuple[Problem, str]] = {}
-    for row in raw:
-        if len(problems) == num:
-            break
-        try:
-            problem = _read(task, row)
-            _check_id(problem, row, first_of)
-            problems.append(problem)
-        except UnusableRow as reason:
-            dropped.append(DroppedRow(row.where, str(reason)))
-    return problems, dropped
-
-
-def _read(task: Task, row: RawRow) -> Problem:
-    try:
-        problem = task.read(row)
-        fields = {"id": problem.id, "gold": problem.gold, **problem.extra}
-        _require_json([problem.question, problem.worked, fields])
-    except (UnicodeEncodeError, _NoJson, RecursionError) as error:
-        name = next((name for name, value in row.fields.items() if not _is_json(value)), "")
-        raise row.misfit(name, f"holds what a file of rows cannot ({error}): mend or remove the row") from error
-    reason = task.scorer and unfit_reason(task.scorer, fields)
-    if reason:
-        raise UnusableRow(reason)
-    return problem
-
-
-class _NoJson(ValueError):
-    """A value that would not come back from a file as it is."""
-
-
-def _require_json(value: Any) -> None:
-    try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _NoJson(str(error)) from error
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        _require_json(value)
-    except _NoJson:
-        return False
-    return True
-
-
-def _check_id(problem: Problem, row: RawRow, first_of: dict[str, tuple[Problem, str]]) -> None:
-    first, where = first_of.setdefault(problem.id, (problem, row.where))
-    if first is problem:
-        return
-    # TriviaQA's rows are pairs of a question and a collection of documents, so that most questions come twice.
-    if (problem.question, problem.gold) == (first.question, first.gold):
-        raise UnusableRow(f"the same problem {problem.id!r} as {where}")
-    raise ValueError(f"{row.where}: id {problem.id!r} is already used in {where}: give every problem its own id")
 
 
 def _row(task: Task, problem: Problem, shots: Sequence[Problem], chat: bool, system_prompt: str | None) -> PromptRow:
