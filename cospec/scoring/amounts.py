@@ -24,6 +24,9 @@ _MAX_EXPONENT = 300
 _SPACE = "\u00a0"  # Every blank that is not allowed to break a line, after `plain`.
 _SCALES: Mapping[str, int] = MappingProxyType(
     {
+        **dict.fromkeys(["dozen", "dozens"], 12),
+        **dict.fromkeys(["hundred", "百"], 100),
+        **dict.fromkeys(["k", "千"], 1000),
         **dict.fromkeys(["thousand", "tausend", "mil", "mille", "тысяч", "тысячи", "тысяча"], 10**3),
         **dict.fromkeys(["万", "萬"], 10**4),
         **dict.fromkeys(["lakh", "লাখ", "లక్ష", "లక్షల"], 10**5),
@@ -34,14 +37,16 @@ _SCALES: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(
             ["billion", "billions", "milliarden", "milliards", "миллиард", "миллиарда", "миллиардов"], 10**9
         ),
+        **dict.fromkeys(["trillion", "trillions"], 10**12),
     }
 )
+#: Nobody counts in these: "5k" is never 5.
+_NEVER_COUNTED = frozenset({"hundred", "百", "k", "千"})
 _CHARACTERS: Mapping[int, str] = MappingProxyType(
     {
         **{ord(dash): "-" for dash in "−﹣－‑‐–"},
         **{ord(blank): _SPACE for blank in "\u202f\u2009\u2007"},
         **{ord(wide): narrow for wide, narrow in zip("，．％：／＋＝（）＄", ",.%:/+=()$", strict=True)},
-        **{ord(half): f" {text}" for half, text in (("½", "1/2"), ("¼", "1/4"), ("¾", "3/4"))},
         ord("٫"): ".",
         ord("٬"): ",",
     }
@@ -65,6 +70,7 @@ _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:times|cdot)(?![a-zA-Z])", "×"),
         (r"\\([$%])", r"\1"),
         (r"\*\*|__", ""),
+        (r"(?<=\d)['’_](?=\d{3}(?!\d))", _SPACE),
     )
 )
 
@@ -90,7 +96,14 @@ def _ascii_digit(character: str) -> str:
     if character < "\x7f":
         return character
     value = unicodedata.decimal(character, None)
-    return character if value is None else str(value)
+    if value is not None:
+        return str(value)
+    if unicodedata.category(character) == "Cf":
+        return ""  # Invisible: it must not cut a number in two.
+    compatible = unicodedata.normalize("NFKC", character)
+    if "⁄" in compatible:
+        return f" {compatible.replace('⁄', '/')}"
+    return f"^{compatible}" if unicodedata.decomposition(character).startswith("<super>") else character
 
 
 def amounts(text: str, lang: str = "en") -> list[Amount]:
@@ -114,7 +127,7 @@ def _pattern(lang: str) -> re.Pattern[str]:
         rf"""(?P<sign>(?<![^\W_])(?<![)\]%.])-|(?<=[=:][ ])-[ ]|(?<=\bis[ ])-[ ])?
         (?:(?:US|R)?[$€£¥₹฿৳]\s?|Rs\.?\s?)?(?P<minus>(?<=[$€£¥₹])-)?
         (?:(?<!\d)(?<!\d{inside})(?P<number>{number})(?!\d|{inside}\d)|(?<![\d.])(?P<part>\.\d+))
-        (?:\s?/\s?(?P<below>\d+(?:\.\d+)?)(?![\d/])|[ ](?P<top>\d+)/(?P<bottom>\d+)(?![\d/]))?
+        (?:\s?/\s?(?P<below>\d+(?:\.\d+)?)(?![\d/])|[ ](?:[ ]|and[ ])?(?P<top>\d+)/(?P<bottom>\d+)(?![\d/]))?
         (?:\s?[x×*]\s?10\^\{{?(?P<power>-?\d+)\}}?|[eE](?P<exponent>[+-]?\d+)(?!\w))?
         (?:\s?(?P<percent>%|per\s?cent\b)|[ ]?(?P<scale>{scales})(?![a-zа-яё]))?""",
         re.VERBOSE | re.ASCII | re.IGNORECASE,
@@ -136,7 +149,8 @@ def _amount(found: re.Match[str], lang: str) -> Amount | None:
     if found["percent"]:
         values += [value / 100 for value in values]
     if found["scale"]:
-        values = [value * _SCALES[found["scale"].lower()] for value in values] + values
+        scale = found["scale"].lower()
+        values = [value * _SCALES[scale] for value in values] + values * (scale not in _NEVER_COUNTED)
     return Amount(*found.span(), tuple(dict.fromkeys(values)))
 
 
