@@ -34,8 +34,8 @@ STATED = (
 #: Behind "the answer is" and the like: something said about an answer that was given before.
 REMARK = re.compile(
     r"(?:(?:obtained|found|reached|derived|calculated|computed|given|expressed)(?!\s+(?:to|as|by\s*[:$\d])(?![a-z]))"
-    r"|based|from|verified|confirmed|checked|correct|right|reasonable|consistent|sensible|plausible|in (?:agreement|line)"
-    r"|supported|known|well[- ]known|it is|that is)(?![a-z])",
+    r"|based|from|verified|confirmed|checked|correct|right|reasonable|consistent|sensible|plausible|supported"
+    r"|in (?:agreement|line)|known|well[- ]known|it is|that is)(?![a-z])",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(rf"####[ \t]*(?![a-z]{{3}})|{STATED}", re.IGNORECASE)

@@ -47,7 +47,7 @@ _OR = re.compile(r"[^.!?\n]{0,30}?(?:\b(?:oder|ou|или|au)\b|或|または|ห
 #: "18 y 20", "18か20", "2時間30分"; and two amounts that are one, "18 dollars and 50 cents", "5 feet 7 inches".
 _TWO_AMOUNTS = re.compile(
     r"\s*,?\s*(?:o|u|y|e|и|und|et|na|และ|এবং|ও|మరియు)\s+|[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[ ]?[^\W\d_]+,?[ ]and[ ]"
-    r"|[ ]?(?:hours?|hrs?|minutes?|mins?|weeks?|days?|years?|months?|feet|ft|dollars?|pounds?|lbs?|gallons?|kg|km|m)\.?,?[ ]"
+    r"|[ ]?(?:(?:hour|hr|minute|min|week|day|year|month|dollar|pound|lb|gallon)s?|feet|ft|kg|km|m)\.?,?[ ]"
 )
 _NUMBERS_ONLY = re.compile(r"[\s,;|&$()\[\]{}]*")
 
