@@ -31,11 +31,12 @@ STATED = (
     r"(?:[ \t]+(?:to|for|of)[ \t][^.\n:=$]{0,60}?)?"
     r"[*_ \t]*(?:\b(?:is|are|was|(?:would|should|will|must)[ \t]be)\b(?![ \t]+not\b))[*_ \t]*:?[*_ \t]*"
 )
-#: Behind "the answer is" and the like: something said about an answer that was given before.
-REMARK = re.compile(
-    r"(?:(?:obtained|found|reached|derived|calculated|computed|given|expressed)(?!\s+(?:to|as|by\s*[:$\d])(?![a-z]))"
-    r"|based|from|verified|confirmed|checked|correct|right|reasonable|consistent|sensible|plausible|supported"
-    r"|in (?:agreement|line)|known|well[- ]known|it is|that is)(?![a-z])",
+_REMARK = re.compile(
+    r"\s*(?:(?:obtained|found|reached|derived|calculated|computed|given|expressed)(?!\s+(?:to|as|by\s*[:$\d])(?![a-z]))"
+    r"|verified|confirmed|checked|correct|right|reasonable|consistent|sensible|plausible|supported"
+    r"|known|well[- ]known)(?=[.,;!]|\W*(?:\n|$)"
+    r"|[ \t]+(?:because|since|as|by|on|from|and|in|with|for|to|using|that)\b)"
+    r"|\s*(?:based|in (?:agreement|line)|from(?!\s+\W?\d))\b",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(rf"####[ \t]*(?![a-z]{{3}})|{STATED}", re.IGNORECASE)
@@ -80,6 +81,11 @@ def after_reasoning(text: str) -> str:
     return (answer if answer.strip() else text)[-WINDOW:]
 
 
+def is_remark(text: str, marker: re.Match[str]) -> bool:
+    """Whether "the answer is" and the like says something about an answer given before: "... is correct"."""
+    return marker[0].strip(" \t\n*_")[-1:] not in (":", "=") and _REMARK.match(text, marker.end()) is not None
+
+
 def own_part(text: str, answers: Callable[[str], bool]) -> str:
     """``text`` up to the first beginning of a problem in front of which it ``answers`` one.
 
@@ -122,7 +128,7 @@ def _boxed(text: str) -> tuple[str, ...]:
 
 def _stated(text: str) -> tuple[str, ...]:
     """What the last statement says that says something."""
-    ends = [found.end() for found in _STATEMENT.finditer(text) if not REMARK.match(text, found.end())]
+    ends = [found.end() for found in _STATEMENT.finditer(text) if not is_remark(text, found)]
     return next(filter(None, (_said(text, end) for end in reversed(ends[-_MAX_STATEMENTS:]))), ())
 
 

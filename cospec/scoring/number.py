@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from cospec.scoring.amounts import LANGUAGES, Amount, amounts, plain
-from cospec.scoring.final_answer import MAX_NEIGHBOURS, REMARK, STATED, after_reasoning, joined, own_part
+from cospec.scoring.final_answer import MAX_NEIGHBOURS, STATED, after_reasoning, is_remark, joined, own_part
 from cospec.scoring.fragments import is_fragment
 from cospec.scoring.spans import boxes, without_open_boxes
 from cospec.scoring.verdict import Verdict
@@ -118,8 +118,8 @@ def _announced(text: str, everything: Sequence[Amount]) -> Iterator[tuple[int, l
 
 def _announcements(text: str) -> Iterator[tuple[int, int]]:
     hashes = [(found.end(), found.end("lead")) for found in _HASHES.finditer(text)][-1:]
-    spoken = [(_SKIPPED.match(text, found.end()).end(),) * 2 for found in _STATEMENT.finditer(text)]  # type: ignore[union-attr]
-    spoken = [(start, end) for start, end in spoken if not REMARK.match(text, start)][-_MAX_STATEMENTS:]
+    said = [found for found in _STATEMENT.finditer(text) if not is_remark(text, found)][-_MAX_STATEMENTS:]
+    spoken = [(_SKIPPED.match(text, found.end()).end(),) * 2 for found in said]  # type: ignore[union-attr]
     boxed = [(span.start, span.end) for span in boxes(text)][-1:]
     yield from ((start, _clause_end(text, lead)) for start, lead in hashes)
     for start, end in sorted([*spoken, *boxed], reverse=True):
