@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 
 #: Languages with a decimal comma, and a point or a blank between thousands. All others use them as English does.
@@ -21,6 +21,7 @@ LANGUAGES = frozenset({"bn", "de", "en", "es", "fr", "ja", "ru", "sw", "te", "th
 
 _MAX_DIGITS = 400
 _MAX_EXPONENT = 300
+_POWER_OF = re.compile(r"[a-zA-Z][ ]?\^\{?$")
 _SPACE = "\u00a0"  # Every blank that is not allowed to break a line, after `plain`.
 _SCALES: Mapping[str, int] = MappingProxyType(
     {
@@ -92,6 +93,7 @@ def plain(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1024)
 def _ascii_digit(character: str) -> str:
     if character < "\x7f":
         return character
@@ -107,8 +109,13 @@ def _ascii_digit(character: str) -> str:
 
 
 def amounts(text: str, lang: str = "en") -> list[Amount]:
-    """All numbers of a `plain` text, in order; one with over 400 digits is left out."""
-    found = (_amount(match, lang) for match in _pattern(lang).finditer(text))
+    """All numbers of a `plain` text, in order, but powers of names (cm^2) and those with over 400 digits."""
+    matches = _pattern(lang).finditer(text)
+    found = (
+        _amount(match, lang)
+        for match in matches
+        if not _POWER_OF.search(text, max(match.start() - 4, 0), match.start())
+    )
     return [amount for amount in found if amount is not None]
 
 
