@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 
 #: Languages with a decimal comma, and a point or a blank between thousands. All others use them as English does.
@@ -21,9 +21,13 @@ LANGUAGES = frozenset({"bn", "de", "en", "es", "fr", "ja", "ru", "sw", "te", "th
 
 _MAX_DIGITS = 400
 _MAX_EXPONENT = 300
+_POWER_OF = re.compile(r"[a-zA-Z][ ]?\^\{?$")
 _SPACE = "\u00a0"  # Every blank that is not allowed to break a line, after `plain`.
 _SCALES: Mapping[str, int] = MappingProxyType(
     {
+        **dict.fromkeys(["dozen", "dozens"], 12),
+        **dict.fromkeys(["hundred", "百"], 100),
+        **dict.fromkeys(["k", "千"], 1000),
         **dict.fromkeys(["thousand", "tausend", "mil", "mille", "тысяч", "тысячи", "тысяча"], 10**3),
         **dict.fromkeys(["万", "萬"], 10**4),
         **dict.fromkeys(["lakh", "লাখ", "లక్ష", "లక్షల"], 10**5),
@@ -34,14 +38,16 @@ _SCALES: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(
             ["billion", "billions", "milliarden", "milliards", "миллиард", "миллиарда", "миллиардов"], 10**9
         ),
+        **dict.fromkeys(["trillion", "trillions"], 10**12),
     }
 )
+#: Nobody counts in these: "5k" is never 5.
+_NEVER_COUNTED = frozenset({"hundred", "百", "k", "千"})
 _CHARACTERS: Mapping[int, str] = MappingProxyType(
     {
         **{ord(dash): "-" for dash in "−﹣－‑‐–"},
         **{ord(blank): _SPACE for blank in "\u202f\u2009\u2007"},
         **{ord(wide): narrow for wide, narrow in zip("，．％：／＋＝（）＄", ",.%:/+=()$", strict=True)},
-        **{ord(half): f" {text}" for half, text in (("½", "1/2"), ("¼", "1/4"), ("¾", "3/4"))},
         ord("٫"): ".",
         ord("٬"): ",",
     }
@@ -65,6 +71,7 @@ _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:times|cdot)(?![a-zA-Z])", "×"),
         (r"\\([$%])", r"\1"),
         (r"\*\*|__", ""),
+        (r"(?<=\d)['’_](?=\d{3}(?!\d))", _SPACE),
     )
 )
 
@@ -86,16 +93,29 @@ def plain(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1024)
 def _ascii_digit(character: str) -> str:
     if character < "\x7f":
         return character
     value = unicodedata.decimal(character, None)
-    return character if value is None else str(value)
+    if value is not None:
+        return str(value)
+    if unicodedata.category(character) == "Cf":
+        return ""  # Invisible: it must not cut a number in two.
+    compatible = unicodedata.normalize("NFKC", character)
+    if "⁄" in compatible:
+        return f" {compatible.replace('⁄', '/')}"
+    return f"^{compatible}" if unicodedata.decomposition(character).startswith("<super>") else character
 
 
 def amounts(text: str, lang: str = "en") -> list[Amount]:
-    """All numbers of a `plain` text, in order; one with over 400 digits is left out."""
-    found = (_amount(match, lang) for match in _pattern(lang).finditer(text))
+    """All numbers of a `plain` text, in order, but powers of names (cm^2) and those with over 400 digits."""
+    matches = _pattern(lang).finditer(text)
+    found = (
+        _amount(match, lang)
+        for match in matches
+        if not _POWER_OF.search(text, max(match.start() - 4, 0), match.start())
+    )
     return [amount for amount in found if amount is not None]
 
 
@@ -114,7 +134,7 @@ def _pattern(lang: str) -> re.Pattern[str]:
         rf"""(?P<sign>(?<![^\W_])(?<![)\]%.])-|(?<=[=:][ ])-[ ]|(?<=\bis[ ])-[ ])?
         (?:(?:US|R)?[$€£¥₹฿৳]\s?|Rs\.?\s?)?(?P<minus>(?<=[$€£¥₹])-)?
         (?:(?<!\d)(?<!\d{inside})(?P<number>{number})(?!\d|{inside}\d)|(?<![\d.])(?P<part>\.\d+))
-        (?:\s?/\s?(?P<below>\d+(?:\.\d+)?)(?![\d/])|[ ](?P<top>\d+)/(?P<bottom>\d+)(?![\d/]))?
+        (?:\s?/\s?(?P<below>\d+(?:\.\d+)?)(?![\d/])|[ ](?:[ ]|and[ ])?(?P<top>\d+)/(?P<bottom>\d+)(?![\d/]))?
         (?:\s?[x×*]\s?10\^\{{?(?P<power>-?\d+)\}}?|[eE](?P<exponent>[+-]?\d+)(?!\w))?
         (?:\s?(?P<percent>%|per\s?cent\b)|[ ]?(?P<scale>{scales})(?![a-zа-яё]))?""",
         re.VERBOSE | re.ASCII | re.IGNORECASE,
@@ -136,7 +156,8 @@ def _amount(found: re.Match[str], lang: str) -> Amount | None:
     if found["percent"]:
         values += [value / 100 for value in values]
     if found["scale"]:
-        values = [value * _SCALES[found["scale"].lower()] for value in values] + values
+        scale = found["scale"].lower()
+        values = [value * _SCALES[scale] for value in values] + values * (scale not in _NEVER_COUNTED)
     return Amount(*found.span(), tuple(dict.fromkeys(values)))
 
 

@@ -3,29 +3,34 @@
 The statement that is read is the first of these that is there:
 
 1. the last `\\boxed{...}`;
-2. what follows the last "answer is", "answer:", "choice is", "option is" ... that does not deny something;
+2. what follows the last "answer is", "answer:", "choice is", "option is", "答案：" ... that names a letter and denies
+   nothing: a later sentence about the answer ("the answer is based on ...") takes nothing back;
 3. the only line of the text, or its last line, or its first, if that is a letter alone, a letter with the choice's
    text, or the text of exactly one choice.
 
 A statement names a letter by itself, as `(C)`, `**C**`, `C.` or `C) text`, or by the text of one choice. One that names
-several letters ("A or B"), a letter with the text of another choice, or a letter that is no choice, is wrong.
+several letters ("A or B", "A. No, B."), a letter with the text of another choice, or a letter that is no choice, is
+wrong; one that takes its letter back ("A is wrong") names none. Letters count as named where they stand as answers, not
+as the subject of a sentence or in a sentence about what is wrong.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cospec.scoring.final_text import boxed, final_text, lines_of
+from cospec.scoring.final_text import final_text, last_boxes, lines_of, without_text_commands
 from cospec.scoring.verdict import Verdict
 
 LETTERS = "ABCDEFGHIJ"
 _MAX_CHARS = 1000
+_MAX_MARKERS = 20
 
 _MARKER = re.compile(
-    r"\b(?:answers?|choice|option)\b[*_ \t]{0,4}(?:\([^()\n]{1,20}\)[ \t]{0,2})?"
-    r"(?:(?:is|was|would be|must be|should be|has to be)\b[*_ \t]{0,4}[:=]?|[:=])",
+    r"答案\s*(?:是|为|為|:)|\b(?:answers?|choice|option)\b[*_ \t]{0,4}(?:\([^()\n]{1,20}\)[ \t]{0,2})?"
+    r"(?:(?:is|was|would be|must be|should be|has to be)\b[*_ \t]{0,4}[:=]?|[:=]|[-–—](?=\s))",
     re.IGNORECASE,
 )
 _DENIED = re.compile(r"[*_ \t]*(?:not|neither|n't|no longer|never)\b", re.IGNORECASE)
@@ -35,19 +40,34 @@ _NAMED = re.compile(
         (?P<letter>[A-Ja-j])(?P<close>[*_)\]}"'$.:]*)(?![\w'’])""",
     re.VERBOSE | re.IGNORECASE,
 )
-_ALONE = re.compile(r"[\s*_`\"'“”‘’$(\[{]*([A-Ja-j])[\s*_`\"'“”‘’$)\]}.:,;!]*")
+_ALONE = re.compile(r"[\s*_`\"'“”‘’$(\[{]*([A-Ja-j])[\s*_`\"'“”‘’$)\]}.:,;!。]*")
 _IS_RIGHT = re.compile(
     r"\s+(?:is|would be|must be)\s+(?:the\s+)?(?:most\s+)?(?:correct|right|best|answer)"
     r"(?:\s+(?:one|answer|choice|option))?[\s.!*]*"
 )
-_OTHER = re.compile(
-    r"(?:\s*(?:,|/|;|&|\||\+|\bor\b|\band\b|\bbut\s+(?:also|maybe|possibly)\b))+"
-    r"(?:\s+(?:maybe|possibly|perhaps|even|also|option|choice|either|the)){0,3}"
-    r"\s*[*_(\[\"']*(?P<letter>[A-J])(?![\w'’])"
+#: A letter that stands as an answer: a lower-case word behind it makes it the subject of a sentence.
+_LETTER = re.compile(
+    r"(?<![\w'’])(?:([A-J])(?![\w'’])|[(\[]([a-j])[)\]])(?![)\]]?\s+(?!or\b|and\b|as well|maybe|too\b|versus|vs\b"
+    r"|is (?:also|equally|possible|another)|could|might|may\b)[a-z])"
 )
+#: What follows speaks of the other choices.
+_REASON = re.compile(r"\b(?:because|since|whereas|while|unlike|due to|not|rather than|instead of)\b|,\s*(?:as|for)\b")
+_OF_OTHERS = re.compile(
+    r"\b(?:not|wrong|incorrect|false|eliminat\w+|ruled out|neither|nor|others?|unlike)\b|n['’]t\b", re.IGNORECASE
+)
+_RETRACTED = re.compile(
+    r"[\s*_]*(?:is|was|seems|looks|would be)\s+(?:\w+ly\s+)?"
+    r"(?:not|wrong|incorrect|false|impossible|eliminated|ruled out)\b|[\s*_]*(?:is|was|ca)n['’]t\b",
+    re.IGNORECASE,
+)
+#: Of a line that nothing announces: prose whose first word is a letter, "I choose C".
+_PROSE = re.compile(r"(?<![a-z])(?!maybe|perhaps|possibly)[a-z]{4}")
+_JOINS = re.compile(r"[\s,;/&|]*(?:\b(?:or|and)\b)?[\s*_]*", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _EITHER = re.compile(r"[\s*_]*(?:either|both|one of|any of|all of)\b", re.IGNORECASE)
 _TAIL = re.compile(
-    r"\s*(?:$|[.,;:!?)\]}*_\-–—(\n]|(?:because|since|as|is|was|for|due|which|with|given)\b)", re.IGNORECASE
+    r"\s*(?:$|[.,;:!?)\]}*_\-–—(\n]|(?:because|since|as|is|was|for|due|which|with|given|not|rather|instead)\b)",
+    re.IGNORECASE,
 )
 
 
@@ -64,7 +84,8 @@ def score_choice(text: str, row: Mapping[str, Any]) -> Verdict:
     letters = LETTERS[: len(choices)] if choices else LETTERS
     if len(gold) != 1 or gold not in letters:
         return Verdict("error", reason=f"row {row.get('id')!r}: gold {row.get('gold')!r} is not one of {letters}")
-    statement, named = _named(final_text(text), choices)
+    plain = without_text_commands(unicodedata.normalize("NFKC", text))
+    statement, named = _named(final_text(plain, lambda part: _named(part, choices)[1] is not None), choices)
     if named is None:
         return Verdict("no_answer", reason="no statement of one choice in the text")
     if len(named) > 1:
@@ -77,13 +98,13 @@ def score_choice(text: str, row: Mapping[str, Any]) -> Verdict:
 
 def _named(text: str, choices: Sequence[str]) -> tuple[str, set[str] | None]:
     """The statement that counts, and the letters it names; None where no statement names one."""
-    boxes = boxed(text)
+    boxes = last_boxes(text)
     if boxes:
-        return boxes[-1], _several_boxes(text, boxes) or _letters_of(boxes[-1], choices)
-    marked = _marked(text)
+        letters = [_letters_of(box, choices) for box in boxes]
+        return boxes[-1], set().union(*filter(None, letters)) if letters[-1] else None
+    marked = _marked(text, choices)
     if marked is not None:
-        # The last marker decides: an earlier one was taken back or spoke of something else.
-        return marked, _letters_of(marked, choices)
+        return marked
     lines = lines_of(text)
     for line in dict.fromkeys([*lines[-1:], *lines[:1]]):
         named = _letters_of(line, choices, alone=True)
@@ -92,22 +113,15 @@ def _named(text: str, choices: Sequence[str]) -> tuple[str, set[str] | None]:
     return "", None
 
 
-def _marked(text: str) -> str | None:
-    """What follows the last marker that denies nothing, up to the end of the line; the next line if that is empty."""
-    for match in reversed(list(_MARKER.finditer(text))):
+def _marked(text: str, choices: Sequence[str]) -> tuple[str, set[str]] | None:
+    """The last marked statement that names letters, from the marker to the end of its line, or the line below it."""
+    for match in list(_MARKER.finditer(text))[: -_MAX_MARKERS - 1 : -1]:
         rest = text[match.end() : match.end() + 2000]
-        if not _DENIED.match(rest):
-            return next(iter(lines_of(rest)), None)
+        statement = next(iter(lines_of(rest)), "")
+        named = None if _DENIED.match(rest) else _letters_of(statement, choices)
+        if named is not None:
+            return statement, named
     return None
-
-
-def _several_boxes(text: str, boxes: Sequence[str]) -> set[str] | None:
-    """The letters of boxes that are joined by "or" and the like; a later box otherwise replaces an earlier one."""
-    ends = re.search(r"\\boxed\s*\{[^{}]*\}\$?\s*(?:or|and|,|/)\s*\$?\\boxed\s*\{[^{}]*\}[$.\s]*$", text[-400:])
-    if ends is None:
-        return None
-    letters = {box.strip("() .").upper() for box in boxes[-2:]}
-    return letters if len(letters) > 1 else None
 
 
 def _letters_of(statement: str, choices: Sequence[str], *, alone: bool = False) -> set[str] | None:
@@ -126,9 +140,10 @@ def _letters_of(statement: str, choices: Sequence[str], *, alone: bool = False) 
         return None
     letter, rest = found["letter"], statement[found.end() :]
     marked = any(mark in found["open"] + found["close"] for mark in "([{*_)]}.:")
-    if letter.islower() and not marked:
+    if (letter.islower() and not marked) or _RETRACTED.match(rest):
         return None
-    others = _others(rest)
+    is_prose = alone and not marked and _PROSE.search(rest) is not None
+    others = set() if is_prose else _others(letter.upper(), rest, choices)
     if others:
         return {letter.upper(), *others}
     return None if either else _single(letter.upper(), rest, choices, marked, alone)
@@ -147,13 +162,24 @@ def _single(letter: str, rest: str, choices: Sequence[str], marked: bool, alone:
     return {letter} if marked or _TAIL.match(rest) else None
 
 
-def _others(rest: str) -> set[str]:
-    letters: set[str] = set()
-    position = 0
-    while found := _OTHER.match(rest, position):
-        letters.add(found["letter"])
-        position = found.end()
-    return letters
+def _others(letter: str, rest: str, choices: Sequence[str]) -> set[str]:
+    """Other letters that are named besides ``letter``, and the letter of another choice's text joined to its own."""
+    own = str(choices[LETTERS.index(letter)]) if LETTERS.index(letter) < len(choices) else ""
+    bare = rest.lstrip(" .:)*_-–—")
+    if own and bare.casefold().startswith(own.casefold()):
+        rest = bare[len(own) :]
+        joins = _JOINS.match(rest)
+        other = _by_text(rest[joins.end() :], choices) if joins and joins[0].strip() else None
+        if other:
+            return other - {letter}
+    named: set[str] = set()
+    for sentence in _SENTENCE_END.split(rest):
+        if not _OF_OTHERS.search(sentence):
+            named |= {
+                found[1] or found[2].upper() for found in _LETTER.finditer(_REASON.split(sentence, maxsplit=1)[0])
+            }
+    # A formula of the choice itself may hold letters.
+    return named - {letter} - {found[1] for found in _LETTER.finditer(own)}
 
 
 def _by_text(statement: str, choices: Sequence[str]) -> set[str] | None:
@@ -164,4 +190,5 @@ def _by_text(statement: str, choices: Sequence[str]) -> set[str] | None:
 
 def _text_key(text: str) -> str:
     # Signs and units stay: -5 and 5, 3 m and 3 s are different choices.
+    text = unicodedata.normalize("NFKC", text)
     return " ".join(text.casefold().split()).strip(" *_`\"'“”‘’$").rstrip(".").strip(" *_`\"'“”‘’$")

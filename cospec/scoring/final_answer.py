@@ -12,6 +12,7 @@ not count as naming the right one.
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from cospec.scoring.spans import Span, all_spans, boxes, expressions, formulas, has_prose, without_open_boxes
 
@@ -20,6 +21,7 @@ WINDOW = 100_000
 #: Answers side by side that are looked at on each side of one; more are a hedge anyway.
 MAX_NEIGHBOURS = 32
 _STATEMENT_LENGTH = 600
+_MAX_STATEMENTS, _MAX_PROBLEMS = 20, 5
 _BARE_LENGTH, _BARE_WORDS = 300, 4
 
 #: An English announcement of an answer; "to answer this" announces none.
@@ -29,6 +31,14 @@ STATED = (
     r"(?:[ \t]+(?:to|for|of)[ \t][^.\n:=$]{0,60}?)?"
     r"[*_ \t]*(?:\b(?:is|are|was|(?:would|should|will|must)[ \t]be)\b(?![ \t]+not\b))[*_ \t]*:?[*_ \t]*"
 )
+_REMARK = re.compile(
+    r"\s*(?:(?:obtained|found|reached|derived|calculated|computed|given|expressed)(?!\s+(?:to|as|by\s*[:$\d])(?![a-z]))"
+    r"|verified|confirmed|checked|correct|right|reasonable|consistent|sensible|plausible|supported"
+    r"|known|well[- ]known)(?=[.,;!]|\W*(?:\n|$)"
+    r"|[ \t]+(?:because|since|as|by|on|from|and|in|with|for|to|using|that)\b)"
+    r"|\s*(?:based|in (?:agreement|line)|from(?!\s+\W?\d))\b",
+    re.IGNORECASE,
+)
 _STATEMENT = re.compile(rf"####[ \t]*(?![a-z]{{3}})|{STATED}", re.IGNORECASE)
 _FILLERS = re.compile(
     r"(?:as follows|the following|given by|equal to|therefore|thus|simply|just|indeed|clearly|that|about|approximately)"
@@ -36,15 +46,16 @@ _FILLERS = re.compile(
     re.IGNORECASE,
 )
 _TIGHT = re.compile(
-    r"\s*(?P<link>,?\s*(?:or|and|,|;|&|/|\\(?:vee|lor|wedge|land))(?![a-z]))?\s*(?:[a-z]\w?\s*=\s*)?", re.IGNORECASE
+    r"\s*(?P<link>,?\s*(?:or|and|,|;|&|/|\||\\(?:vee|lor|wedge|land))(?![a-z]))?\s*(?:[a-z]\w?\s*=\s*)?", re.IGNORECASE
 )
 _LOOSE = re.compile(
-    r"[^.!?\n]{0,40}?(?:\.\s+)?(?<![a-z])(?:or|alternatively|oder)(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal|about|approximately|roughly)\b)[^.!?\n]{0,30}",
+    r"[^.!?\n]{0,40}?(?:\.\s+)?(?<![a-z])(?:or|alternatively|oder|maybe|perhaps|possibly)(?![a-z]|\s+(?:more|less|fewer|greater|smaller|equal|about|approximately|roughly)\b)[^.!?\n]{0,30}",
     re.IGNORECASE,
 )
 _INVISIBLE = re.compile(r"\\[()\[\],;!: ]|\\q?quad(?![a-z])|[$*~]|\\text\s*\{|\}")
 _CLAUSE_END = re.compile(
-    r"\.(?=\s|$)(?!\s+or\s)|(?<!\\)[!?](?=\s|$)|\n|\s\((?=[a-z]{2})(?!or\s)|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
+    r"\.(?=\s|$)(?!\s+or\s)|(?<!\\)[!?](?=\s|$)|\n(?!\s*or\s)"
+    r"|\s\((?=[a-z]{2})(?!(?:or|oder|alternatively|maybe|perhaps|possibly)\s)|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
     re.IGNORECASE,
 )
 _NEXT_PROBLEM = re.compile(
@@ -70,13 +81,21 @@ def after_reasoning(text: str) -> str:
     return (answer if answer.strip() else text)[-WINDOW:]
 
 
-def own_part(text: str, answers: Callable[[str], bool]) -> str:
-    """``text`` up to where a next problem begins, if what stands in front of it ``answers`` the first one.
+def is_remark(text: str, marker: re.Match[str]) -> bool:
+    """Whether "the answer is" and the like says something about an answer given before: "... is correct"."""
+    return marker[0].strip(" \t\n*_")[-1:] not in (":", "=") and _REMARK.match(text, marker.end()) is not None
 
-    A model that was shown examples goes on with problems of its own when nothing stops it.
+
+def own_part(text: str, answers: Callable[[str], bool]) -> str:
+    """``text`` up to the first beginning of a problem in front of which it ``answers`` one.
+
+    A model that was shown examples goes on with problems of its own when nothing stops it; another one repeats the
+    question before it answers.
     """
-    found = _NEXT_PROBLEM.search(text)
-    return text[: found.start()] if found and answers(text[: found.start()]) else text
+    for found in islice(_NEXT_PROBLEM.finditer(text), _MAX_PROBLEMS):
+        if answers(text[: found.start()]):
+            return text[: found.start()]
+    return text
 
 
 def joined(gap: str) -> bool:
@@ -108,10 +127,12 @@ def _boxed(text: str) -> tuple[str, ...]:
 
 
 def _stated(text: str) -> tuple[str, ...]:
-    markers = list(_STATEMENT.finditer(text))
-    if not markers:
-        return ()
-    start = markers[-1].end()
+    """What the last statement says that says something."""
+    ends = [found.end() for found in _STATEMENT.finditer(text) if not is_remark(text, found)]
+    return next(filter(None, (_said(text, end) for end in reversed(ends[-_MAX_STATEMENTS:]))), ())
+
+
+def _said(text: str, start: int) -> tuple[str, ...]:
     rest = text[start : start + _STATEMENT_LENGTH].lstrip(" \t\n*_:")
     while filler := _FILLERS.match(rest):
         rest = rest[filler.end() :]

@@ -18,7 +18,7 @@ from cospec.scoring.process import ScoringProcess
 from cospec.scoring.verdict import Verdict
 
 #: A sign in words, in front of a number or of a formula that begins with one.
-_NEGATIVE = re.compile(r"(?<![a-zA-Z-])negative[ ]+(\$|\\\()?[ ]*(?=\d|\.\d|\\[dt]?frac)", re.IGNORECASE)
+_NEGATIVE = re.compile(r"(?<![a-zA-Z-])(?:negative|minus)[ ]+(\$|\\\()?[ ]*(?=\d|\.\d|\\[dt]?frac)", re.IGNORECASE)
 _PACKAGES = ("math-verify", "latex2sympy2_extended", "sympy", "antlr4-python3-runtime")
 
 

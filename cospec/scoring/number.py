@@ -7,16 +7,19 @@ if there is one.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from cospec.scoring.amounts import LANGUAGES, Amount, amounts, plain
-from cospec.scoring.final_answer import MAX_NEIGHBOURS, STATED, after_reasoning, joined, own_part
+from cospec.scoring.final_answer import MAX_NEIGHBOURS, STATED, after_reasoning, is_remark, joined, own_part
+from cospec.scoring.fragments import is_fragment
 from cospec.scoring.spans import boxes, without_open_boxes
 from cospec.scoring.verdict import Verdict
 
 _CLAUSE_LENGTH = 400
+_MAX_STATEMENTS = 20
 #: In front of a number with its sign and currency, which are not part of the mark; "#### Step 1" is a heading.
 _HASHES = re.compile(
     r"####(?=(?P<lead>[^\w\n]{0,6}(?:[a-zA-Z][ ]?=[^\w\n]{0,4})?(?:\\boxed\{)?[^\w\n]{0,4}(?:(?:US|R)(?=[$€£¥₹])|Rs\b)?"
@@ -40,12 +43,13 @@ _CLAUSE_END = re.compile(
 )
 _SKIPPED = re.compile(r"[\s*_:]*")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-#: A number that goes on as a sum, product, power or range is no answer by itself.
-_GOES_ON = re.compile(
-    r"\s*[+×÷^*/]\s*[\d(]|\+\s*[A-Za-z]|\s?[-–]\s?[\d(]|\\sqrt|(?<=\d)[a-zA-Z](?![a-zA-Z])(?=\s*[-+*/^])"
-)
-_BEGINS_EARLIER = re.compile(r"[\d)]\s?[-–+×÷^*/]\s?$")
 _OR = re.compile(r"[^.!?\n]{0,30}?(?:\b(?:oder|ou|или|au)\b|或|または|หรือ|অথবা|లేదా)[^.!?\n]{0,30}")
+#: "18 y 20", "18か20", "2時間30分"; and two amounts that are one, "18 dollars and 50 cents", "5 feet 7 inches".
+_TWO_AMOUNTS = re.compile(
+    r"\s*,?\s*(?:o|u|y|e|и|und|et|na|และ|এবং|ও|మరియు)\s+|[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[ ]?[^\W\d_]+,?[ ]and[ ]"
+    r"|[ ]?(?:(?:hour|hr|minute|min|week|day|year|month|dollar|pound|lb|gallon)s?|feet|ft|kg|km|m)\.?,?[ ]"
+)
+_NUMBERS_ONLY = re.compile(r"[\s,;|&$()\[\]{}]*")
 
 
 def score_number(text: str, row: Mapping[str, Any]) -> Verdict:
@@ -60,14 +64,13 @@ def score_number(text: str, row: Mapping[str, Any]) -> Verdict:
     gold = read_gold(row.get("gold"))
     if gold is None:
         return Verdict("error", reason=f"the gold answer {row.get('gold')!r} is not a number")
-    readable = without_open_boxes(own_part(plain(after_reasoning(text)), _announces))
+    readable = without_open_boxes(own_part(plain(after_reasoning(text)), lambda part: _announces(part, lang)))
     answers = _final(readable, lang)
     if not answers:
         return Verdict("no_answer", reason="no number found in the text")
     extracted = readable[answers[0].start : answers[-1].end].strip()
-    before = readable[max(answers[0].start - 4, 0) : answers[0].start]
-    if _GOES_ON.match(readable, answers[-1].end) or _BEGINS_EARLIER.search(before):
-        return Verdict("wrong", extracted, f"expected {gold}: the number is part of an expression")
+    if is_fragment(readable, answers[0].start, answers[-1].end):
+        return Verdict("wrong", extracted, f"expected {gold}: the number is denied, or part of an expression")
     if all(gold in answer.values for answer in answers):
         return Verdict("right", extracted)
     return Verdict("wrong", extracted, f"expected {row.get('gold')!r}" + ": several numbers" * (len(answers) > 1))
@@ -90,31 +93,56 @@ def check_gold(gold: object) -> None:
 
 def _final(text: str, lang: str) -> Sequence[Amount]:
     everything = amounts(text, lang)
-    for start, stop in _announced(text):
-        inside = [index for index, amount in enumerate(everything) if start <= amount.start and amount.end <= stop]
+    for start, inside in _announced(text, everything):
+        equals = text.rfind("=", start, everything[inside[-1]].start)
+        chosen = next(index for index in inside if everything[index].start > equals)
+        return _neighbours(text, everything, chosen, _side_by_side)
+    if not everything:
+        return ()
+    return _numbers_only(text, everything) or _neighbours(text, everything, len(everything) - 1, _alternative)
+
+
+def _announces(text: str, lang: str) -> bool:
+    return next(_announced(text, amounts(text, lang)), None) is not None
+
+
+def _announced(text: str, everything: Sequence[Amount]) -> Iterator[tuple[int, list[int]]]:
+    """Where an announced answer begins and which numbers are in it, the most trusted first; one without is passed."""
+    starts = [amount.start for amount in everything]
+    for start, stop in _announcements(text):
+        first = bisect_left(starts, start)
+        inside = [index for index in range(first, bisect_left(starts, stop)) if everything[index].end <= stop]
         if inside:
-            equals = text.rfind("=", start, everything[inside[-1]].start)
-            chosen = next(index for index in inside if everything[index].start > equals)
-            return _neighbours(text, everything, chosen, _side_by_side)
-    return _neighbours(text, everything, len(everything) - 1, _alternative) if everything else ()
+            yield start, inside
 
 
-def _announces(text: str) -> bool:
-    return any(pattern.search(text) for pattern in (_HASHES, _STATEMENT, _BOX))
-
-
-def _announced(text: str) -> list[tuple[int, int]]:
-    """Where final answers stand, the most trusted first."""
-    hashes = [(found.end(), _clause_end(text, found.end("lead"))) for found in _HASHES.finditer(text)]
-    statements = [_SKIPPED.match(text, found.end()).end() for found in _STATEMENT.finditer(text)]  # type: ignore[union-attr]
-    boxed = [(span.start, span.end) for span in boxes(text)]
-    spoken = [(start, _clause_end(text, start)) for start in statements[-1:]]
-    return hashes[-1:] + sorted([*spoken, *boxed[-1:]], reverse=True)
+def _announcements(text: str) -> Iterator[tuple[int, int]]:
+    hashes = [(found.end(), found.end("lead")) for found in _HASHES.finditer(text)][-1:]
+    said = [found for found in _STATEMENT.finditer(text) if not is_remark(text, found)][-_MAX_STATEMENTS:]
+    spoken = [(_SKIPPED.match(text, found.end()).end(),) * 2 for found in said]  # type: ignore[union-attr]
+    boxed = [(span.start, span.end) for span in boxes(text)][-1:]
+    yield from ((start, _clause_end(text, lead)) for start, lead in hashes)
+    for start, end in sorted([*spoken, *boxed], reverse=True):
+        yield start, _clause_end(text, start) if start == end else end
 
 
 def _clause_end(text: str, start: int) -> int:
     found = _CLAUSE_END.search(text, start, start + _CLAUSE_LENGTH)
     return found.start() if found else min(len(text), start + _CLAUSE_LENGTH)
+
+
+def _numbers_only(text: str, everything: Sequence[Amount]) -> Sequence[Amount]:
+    """All numbers of the last line with one, or of the brackets at its end, if nothing else stands between them."""
+    start = text.rfind("\n", 0, everything[-1].start) + 1
+    line = [amount for amount in everything[-MAX_NEIGHBOURS:] if amount.start >= start]
+    opening = max(text.rfind(bracket, start, everything[-1].start) for bracket in "([{")
+    for begin in {start, max(opening, start)}:
+        inside = [amount for amount in line if amount.start >= begin]
+        edges = [begin, *(amount.end for amount in inside)]
+        gaps = [text[edge : amount.start] for edge, amount in zip(edges, inside, strict=False)]
+        if len(inside) > 1 and all(map(_NUMBERS_ONLY.fullmatch, gaps)):
+            return inside
+    return ()
 
 
 def _neighbours(
@@ -136,7 +164,7 @@ def _neighbours(
 
 
 def _side_by_side(gap: str) -> bool:
-    return joined(_BOX.sub(" ", gap)) or _OR.fullmatch(gap) is not None
+    return joined(_BOX.sub(" ", gap)) or any(pattern.fullmatch(gap) for pattern in (_OR, _TWO_AMOUNTS))
 
 
 def _alternative(gap: str) -> bool:

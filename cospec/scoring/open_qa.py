@@ -11,8 +11,9 @@ first of these that is there:
 6. the last line, if it has at most 10 words.
 
 Of that line the whole is compared, then what is left without an opening such as "It is", a trailing clause (", who
-...", " because ...") or further sentences, unless those take the answer back ("No, ...", "Or ..."). Known misses: an
-answer in the middle of a sentence, and one with an explanation in parentheses.
+...", " because ...") or further sentences that speak of the answer ("He wrote ...", "The novel ..."): not "False." and
+not another name. A later sentence about the answer ("the answer is based on ...") is no statement of one. Known misses:
+an answer in the middle of a sentence, and one with an explanation in parentheses.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cospec.scoring.final_text import boxed, final_text, lines_of
+from cospec.scoring.final_answer import is_remark
+from cospec.scoring.final_text import final_text, last_boxes, lines_of
 from cospec.scoring.verdict import Verdict
 
 MAX_WORDS = 10
@@ -40,13 +42,23 @@ _OPENING = re.compile(
     r"(?:['’]s| is| was| were| are| would be) ",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r",? (?:because|since)\b|, (?:who|whose|which|where|when|as|though|although)\b", re.IGNORECASE)
+_CLAUSE = re.compile(r",? (?:because|since)\b|, (?:who|whose|which|where|when)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?][\"'”’)*]{0,3}\s+(?=\S)")
-_TAKEN_BACK = re.compile(
-    r"\W{0,3}(?:or|no|not|nope|wait|actually|alternatively|maybe|perhaps|possibly|otherwise|however|but|also|and|"
-    r"another|it could|it might|could|hmm|sorry|correction|scratch)\b",
+#: A further sentence that speaks of an answer, and takes nothing back, begins with one of these.
+_EXPLAINS = re.compile(
+    r"\W{0,3}(?:he|she|it|they|this|that|these|the|his|her|its|their|in|at|from|born|i|we|source|note|explanation)\b",
     re.IGNORECASE,
 )
+#: "It is Jane Austen" is another answer, "It is a novel" and "It is in Africa" are not.
+_NAMES_ANOTHER = re.compile(r"\W{0,3}(?i:it|that|this)(?:['’]s|(?i:\s+(?:is|was|could be|might be)))\s+[A-Z\d]")
+_DENIES = re.compile(
+    r"\b(?:not|no|never|wrong|incorrect|false|mistaken|another|instead|rather|or|maybe|perhaps|possibly|could|might)\b"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+#: A sign, a point or a stroke makes another number: 3.5 is not 35, -5 is not 5.
+_MINUS = re.compile(r"^\s*[-−–](?=\d[\d.,]*\s*$)")
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)(?!,\d{3}(?!\d))[^\w\s](?=\d)")
 _MARKS = "*_`\"'“”‘’«»$ \t"
 
 
@@ -90,6 +102,8 @@ def normalise(text: str, *, punctuation: str = " ") -> str:
     TriviaQA's script puts a blank in the place of punctuation ("u s"), SQuAD's nothing ("us"): ``punctuation`` is that.
     """
     plain = unicodedata.normalize("NFKC", text).replace("_", " ").lower()
+    plain = "".join(char for char in plain if char.isascii() or unicodedata.category(char) != "Cf")
+    plain = _BETWEEN_DIGITS.sub(" ", _MINUS.sub("minus ", plain))
     kept = "".join(punctuation if _is_punctuation(char) else char for char in plain)
     return " ".join(word for word in kept.split() if word not in ("a", "an", "the"))
 
@@ -115,9 +129,9 @@ def _gold_keys(golds: tuple[str, ...]) -> frozenset[str]:
 
 
 def _answer_line(text: str) -> str | None:
-    boxes = boxed(text)
+    boxes = last_boxes(text)
     if boxes:
-        return boxes[-1]
+        return " / ".join(boxes)
     lines = lines_of(text)
     marked = _marked(lines)
     if marked is not None:
@@ -132,7 +146,8 @@ def _answer_line(text: str) -> str | None:
 def _marked(lines: list[str]) -> str | None:
     """What follows the last marker that says something: "answer" alone is a word like others."""
     for index in range(len(lines) - 1, -1, -1):
-        said = [match for match in _MARKER.finditer(lines[index]) if _SAYS.search(match.group())]
+        markers = [match for match in _MARKER.finditer(lines[index]) if _SAYS.search(match.group())]
+        said = [match for match in markers if not index or not is_remark(lines[index], match)]
         if not said:
             continue
         rest = lines[index][said[-1].end() :]
@@ -152,7 +167,7 @@ def _readings(line: str) -> Iterator[str]:
         core = cut[opening.end() :] if opening else cut
         clause = _CLAUSE.search(core)
         yield _bare(core)
-        if clause:
+        if clause and not _DENIES.search(core, clause.end()):
             yield _bare(core[: clause.start()])
 
 
@@ -166,6 +181,7 @@ def _first_sentence(line: str) -> str:
         last_word = line[: end.start()].rsplit(" ", 1)[-1].strip(_MARKS + "(")
         if len(last_word) <= 1 or last_word.lower() in ("mr", "mrs", "ms", "dr", "st", "jr", "sr", "no", "vs", "mt"):
             continue
-        rest = line[end.end() :]
-        return line if _TAKEN_BACK.match(rest) else line[: end.start()]
+        first, rest = line[: end.start()], line[end.end() :]
+        explains = _EXPLAINS.match(rest) or _bare(rest).casefold().startswith(f"{_bare(first).casefold()} ")
+        return first if explains and not _NAMES_ANOTHER.match(rest) and not _DENIES.search(rest) else line
     return line

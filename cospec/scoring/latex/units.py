@@ -74,6 +74,12 @@ _MORE_WORDS = (
     "added|subtracted|multiplied|doubled|tripled|halved|root",
     r"wrong|incorrect|false|negative|more|less|fewer|greater|least|most|hundreds?|thousands?|\w+illions?|dozens?|zero",
 )
+#: Participles are operations: "5 increased", "5 dividing".
+_NO_NOUN = re.compile(r"[a-z]{2,}(?:ed|ing)")
+#: Units that are no plural in -s and no name above.
+_MORE_UNITS = frozenset(
+    ("people", "men", "women", "children", "mice", "geese", "fish", "sheep", "deer", "unit", "am", "pm", "base", "the")
+).union(("st", "nd", "rd", "th", "rpm", "kwh", "hz"))
 _SAYS_MORE = re.compile(rf"(?i)(?<![a-z])(?:{'|'.join(_MORE_WORDS)})(?![a-z])|(?<![a-z])\d")
 _ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])[^\\]*°")
 _LETTERS = re.compile(r"[A-Za-z]")
@@ -114,9 +120,31 @@ def split_unit(text: str) -> tuple[str, str | None]:
         return core.rstrip("° "), "degree"
     core = re.sub(r"°\s*(?=\\text|[CF]$)", " ", core)
     for found in (_ROMAN_UNIT.search(core), _plain_unit(core)):
-        if found is not None and found.start() > 0 and not _SAYS_MORE.search(_POWERS.sub("", found[0])):
+        if (
+            found is not None
+            and found.start() > 0
+            and _is_unit(_POWERS.sub("", found[0]), is_one=core[: found.start()].strip() == "1")
+        ):
             return core[: found.start()].strip(), _canonical(found[0])
     return core, None
+
+
+def _is_unit(unit: str, *, is_one: bool) -> bool:
+    """Whether the words behind a number are a noun and nothing that changes the number.
+
+    A noun is a name above or a plural; any word behind 1.
+    """
+    words = re.findall(r"[A-Za-z]+", re.sub(r"\\(?:text|frac|cdot)|(?<=[apAP])\.(?=[mM])", "", unit))
+    if _SAYS_MORE.search(unit) or any(_NO_NOUN.fullmatch(word.lower()) for word in words):
+        return False
+    return is_one or not words or any(map(_is_noun, words))
+
+
+def _is_noun(word: str) -> bool:
+    if len(word) == 1:
+        return word in _SINGLE_LETTERS
+    lower = word.lower()
+    return lower.endswith("s") or lower in _MORE_UNITS or lower in _NAMES
 
 
 def _plain_unit(core: str) -> re.Match[str] | None:
