@@ -47,7 +47,8 @@ _IS_RIGHT = re.compile(
 )
 #: A letter that stands as an answer: a lower-case word behind it makes it the subject of a sentence.
 _LETTER = re.compile(
-    r"(?<![\w'’])(?:([A-J])(?![\w'’])|[(\[]([a-j])[)\]])(?![)\]]?\s+(?!or\b|and\b|as well|maybe|too\b|versus|vs\b"
+    r"(?<![\w'’])(?:([A-J])(?![\w'’])|[(\[]([a-j])[)\]])"
+    r"(?![)\]]?(?:\s\([^()]*\))?\s+(?!or\b|and\b|as well|maybe|too\b|versus|vs\b"
     r"|is (?:also|equally|possible|another)|could|might|may\b)[a-z])"
 )
 #: What follows speaks of the other choices.

@@ -49,7 +49,8 @@ _TWO_AMOUNTS = re.compile(
     r"\s*,?\s*(?:o|u|y|e|и|und|et|na|และ|এবং|ও|మరియు)\s+|[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[ ]?[^\W\d_]+,?[ ]and[ ]"
     r"|[ ]?(?:(?:hour|hr|minute|min|week|day|year|month|dollar|pound|lb|gallon)s?|feet|ft|kg|km|m)\.?,?[ ]"
 )
-_NUMBERS_ONLY = re.compile(r"[\s,;|&$()\[\]{}]*")
+#: Between numbers, brackets closed and opened again; "1) 5" is an item of a list.
+_NUMBERS_ONLY = re.compile(r"[\s,;|&$(\[{]*|[\s,;|&$]*[)\]}][\s,;|&$]*[(\[{][\s$]*")
 
 
 def score_number(text: str, row: Mapping[str, Any]) -> Verdict:

@@ -79,7 +79,7 @@ _NO_NOUN = re.compile(r"[a-z]{2,}(?:ed|ing)")
 #: Units that are no plural in -s and no name above.
 _MORE_UNITS = frozenset(
     ("people", "men", "women", "children", "mice", "geese", "fish", "sheep", "deer", "unit", "am", "pm", "base", "the")
-).union(("st", "nd", "rd", "th", "rpm", "kwh", "hz"))
+).union(("st", "nd", "rd", "th", "rpm", "kwh", "hz", "cup", "pint", "quart", "gallon", "acre", "ton", "person", "each"))
 _SAYS_MORE = re.compile(rf"(?i)(?<![a-z])(?:{'|'.join(_MORE_WORDS)})(?![a-z])|(?<![a-z])\d")
 _ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])[^\\]*°")
 _LETTERS = re.compile(r"[A-Za-z]")
