@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -82,6 +82,12 @@ class BenchOptions:
         if self.batch:
             return tuple(self.batch)
         return (1,) if self.sweep else DEFAULT_BATCHES
+
+    def fitting(self, num_prompts: int) -> BenchOptions:
+        """These options without the default batches that so few prompts would never fill."""
+        if self.batch or self.sweep:
+            return self
+        return replace(self, batch=[batch for batch in DEFAULT_BATCHES if batch <= num_prompts])
 
     @property
     def sweeps(self) -> tuple[SweepKind, ...]:

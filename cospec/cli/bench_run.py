@@ -30,6 +30,7 @@ def run_bench(options: BenchOptions) -> None:
     options.check()
     spec = read_pair_spec(*options.models)
     rows, prompts = load_prompts(options)
+    options = options.fitting(len(rows))
     choices = choose_methods("strict", options.arbiter or [], options.threshold)
     vllm = _check_before_loading(options, spec, rows, choices)
     pair = load_pair_from_options(*options.models)

@@ -90,7 +90,7 @@ def test_local_tasks_run_end_to_end(tmp_path: Path) -> None:
 def test_a_users_mistake_is_one_line(tmp_path: Path) -> None:
     done = run_harness("--model", "cospec", "--model_args", "pair=nope.yaml", "--tasks", "gsm8k", cwd=tmp_path)
     assert done.returncode == 2
-    assert "cospec: error: config file nope.yaml does not exist" in done.stderr.splitlines()[-1]
+    assert "cospec: error: pair file 'nope.yaml' does not exist" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
