@@ -102,6 +102,7 @@ IDS = st.one_of(st.integers(), st.text(st.characters(), max_size=4))
 #: Strings that occur in the texts, and strings that only Unicode makes.
 STOPS = st.one_of(
     st.integers(7, VOCAB_SIZE - 1).map(lambda number: f"w{number}"),
+    st.sampled_from("0123456789 eo"),
     st.sampled_from(
         ["w1", " w2", "3 w", "8 ", "Ġ", "a", "T", "\\", "\x00", "é", "e\u0301", "你", "\u200d", "🇩🇪", "\n\n"]
     ),
@@ -112,13 +113,14 @@ STOP_LISTS = st.lists(STOPS, max_size=3)
 
 def engines(vocab_size: int) -> st.SearchStrategy[dict[str, Any]]:
     """Settings that work, each there or left out."""
+    token = st.integers(0, vocab_size - 1)
     return st.fixed_dictionaries(
-        {"max_new_tokens": st.sampled_from([1, 2, 5, 9, MAX_NEW]), "batch_size": st.sampled_from([1, 2, 3, 7, 2**70])},
+        {"max_new_tokens": st.sampled_from([MAX_NEW, 9, 5, 2, 1]), "batch_size": st.sampled_from([1, 2, 3, 7, 2**70])},
         optional={
             "num_draft_tokens": st.sampled_from([1, 2, 3, 4, 6, 11, 50, 2**40]),
             "bonus": st.sampled_from([None, "arbitrated", "target"]),
             "sampling": st.one_of(st.none(), SAMPLINGS),
-            "eos_token_ids": st.lists(st.integers(0, vocab_size - 1), max_size=3),
+            "eos_token_ids": st.one_of(st.lists(token, max_size=3), st.lists(token, min_size=6, max_size=12)),
             "stop": STOP_LISTS,
             "seed": SEEDS,
             "cost_ratio": st.sampled_from([None, None, 5e-324, 0.05, 0.4, 1.0, 1e308]),
@@ -175,14 +177,14 @@ def cases(draw: st.DrawFn) -> Case:
     pair = pair_named(name)
     rule = draw(st.sampled_from([*TARGET_RULES, *KEEPS]))
     engine = draw(engines(pair.vocab_size))
-    asked = draw(st.lists(requests(pair.vocab_size, pair.target_context), max_size=5))
+    asked = draw(st.lists(requests(pair.vocab_size, pair.target_context), min_size=1, max_size=5))
     flaw = None
     if draw(st.integers(0, 3)) == 3:
         where, setting, values, flaw = draw(st.sampled_from(FLAWS))
         value = draw(st.sampled_from(values))
-        if where == "request" and not asked:
-            asked = [{"id": 0, "prompt_ids": [5]}]
-        place = engine if where == "engine" else draw(st.sampled_from(asked or [engine]))
+        place = (
+            engine if where == "engine" else draw(st.sampled_from([*asked, engine] if where == "sampling" else asked))
+        )
         place[setting if where != "sampling" else "sampling"] = value if where != "sampling" else {setting: value}
     return Case(name, rule, engine, asked, flaw)
 
