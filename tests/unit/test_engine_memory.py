@@ -29,7 +29,7 @@ CHUNK = 256
 #: and what the two are made of. A whole prompt at once would need 32 times as many; its scores, several times that.
 PAIR_BYTES = 16
 #: What two runs of a program differ by.
-NOISE = 8 * 2**20
+NOISE = 16 * 2**20
 
 
 class Measuring(ArbiterRule):
@@ -110,4 +110,4 @@ def test_eight_thousand_tokens_take_the_caches_and_one_chunks_masks(rule: str) -
 def test_an_arbiter_over_a_shared_cache_needs_no_memory_that_grows_with_context() -> None:
     assert growth("shared", "arbiter") == 0
     assert growth("shared", "peak") < growth("strict", "peak") + NOISE
-    assert growth("own", "peak") > growth("shared", "peak") + growth("own", "arbiter") / 2
+    assert growth("own", "peak") > growth("shared", "peak") + growth("own", "arbiter") / 4
