@@ -55,3 +55,20 @@ def assert_counters(rollout: Rollout) -> None:
         assert all(d.position <= block.accepted_len and d.draft_id != d.target_id for d in block.decisions)
         assert all(d.kept == (d.position < block.accepted_len) for d in block.decisions)
         start += len(block.emitted_ids)
+
+
+def trace(rollout: Rollout) -> dict[str, Any]:
+    """All of a rollout that neither its time nor the last bits of a batched matrix product can change."""
+    blocks = [
+        (
+            block.start,
+            block.draft_ids,
+            block.target_ids,
+            block.accepted_len,
+            block.emitted_ids,
+            [(decision.position, decision.kept) for decision in block.decisions],
+        )
+        for block in rollout.blocks
+    ]
+    names = ("id", "prompt_ids", "output_ids", "text", "finish_reason", "stop", "settings")
+    return {name: getattr(rollout, name) for name in names} | {"blocks": blocks}

@@ -60,7 +60,9 @@ class CachedModel:
             stop = start + max(counts.values())
             starts, line = cache.lengths[rows], cache.line[:stop]
             cache.lengths[rows] = starts + num
-            _append(self, self.model.base_model, ids[rows, start:stop], starts, num, line, rows)
+            # To name every row would copy what the pass reads.
+            among = None if list(counts) == list(range(cache.num_rows)) else rows
+            _append(self, self.model.base_model, ids[rows, start:stop], starts, num, line, among)
 
     def forward(
         self,

@@ -72,6 +72,10 @@ class Engine:
         arbiter = rule if isinstance(rule, ArbiterRule) else None
         self._scorer = arbiter.scorer if arbiter else None
         eos = pair.eos_token_ids if eos_token_ids is None else eos_token_ids
+        if strange := sorted(i for i in {*eos} - {*pair.eos_token_ids} if not 0 <= i < pair.vocab_size):
+            raise ValueError(
+                f"eos_token_ids holds {strange[0]}, outside the pair's {pair.vocab_size} ids: no text could end there"
+            )
         self.settings = Settings(
             seed=seed,
             rule=rule.name,
@@ -132,14 +136,16 @@ class _Batch:
         self.waiting = list(enumerate(requests))[::-1]
         self.rows: list[tuple[int, Row]] = []
         num_rows = min(engine.batch_size, len(requests))
-        slack = engine.max_drafts + 2
         longest = max(self._limit(request) for request in requests)
+        # No block is longer than a text's room, whatever the settings allow.
+        most = min(engine.max_drafts, longest)
+        slack = most + 2
         self.device = pair.device
         self.ids = torch.zeros(num_rows, longest + slack, dtype=torch.long, device=self.device)
         eos_ids = torch.tensor(settings.eos_token_ids, dtype=torch.long, device=self.device)
         target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass)
         # A region has at most 2n + 3 tokens (method section 2).
-        scratch, capacity = 2 * engine.max_drafts + 3, min(longest, pair.draft_context) + slack
+        scratch, capacity = 2 * most + 3, min(longest, pair.draft_context) + slack
         draft = CachedModel(pair.draft, num_rows, capacity, scratch, run=engine._pass)
         drafter = ModelDrafter(draft, pair.vocab_size, eos_ids)
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)

@@ -11,6 +11,9 @@ FinishReason = Literal["eos", "stop", "length"]
 Bonus = Literal["arbitrated", "target"]
 ContextCache = Literal["own", "shared"]
 
+#: Temperatures and penalties beyond would leave float32: logits divided by both overflow, and a row of inf has no law.
+_LEAST, _MOST = 1e-10, 1e10
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -26,17 +29,20 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature is {self.temperature}: it must be a finite number >= 0 (0 is greedy)")
+        if self.temperature != 0.0 and not _LEAST <= self.temperature <= _MOST:
+            raise ValueError(
+                f"temperature is {self.temperature}: it must be 0 (greedy) or lie in [{_LEAST:g}, {_MOST:g}]"
+            )
         if self.top_k < 0:
             raise ValueError(f"top_k is {self.top_k}: it must be >= 0 (0 switches it off)")
         if not 0.0 < self.top_p <= 1.0:
             raise ValueError(f"top_p is {self.top_p}: it must lie in (0, 1] (1 switches it off)")
         if not 0.0 <= self.min_p <= 1.0:
             raise ValueError(f"min_p is {self.min_p}: it must lie in [0, 1] (0 switches it off)")
-        if not 0.0 < self.repetition_penalty < float("inf"):
+        if not _LEAST <= self.repetition_penalty <= _MOST:
             raise ValueError(
-                f"repetition_penalty is {self.repetition_penalty}: it must be a finite number > 0 (1 switches it off)"
+                f"repetition_penalty is {self.repetition_penalty}: it must lie in [{_LEAST:g}, {_MOST:g}] (1 switches "
+                "it off)"
             )
 
     @property

@@ -106,8 +106,10 @@ def processed_rows(logits: Tensor, sampling: Sampling) -> Tensor:
         logits = logits.masked_fill(logits < kth, float("-inf"))
     if sampling.top_p < 1.0:
         ordered, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
-        # A token goes when those before it already hold top_p of the mass; the first one always stays.
+        # A token goes when those before it already hold top_p of the mass; the first one always stays, also where
+        # float32 knows top_p as 0.
         behind = ordered.cumsum(-1) - ordered >= sampling.top_p
+        behind[..., 0] = False
         logits = logits.masked_fill(torch.zeros_like(behind).scatter(-1, order, behind), float("-inf"))
     if sampling.min_p > 0.0:
         probs = logits.softmax(-1)

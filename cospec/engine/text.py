@@ -130,6 +130,8 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
 
 def check_readable(stops: Iterable[str]) -> None:
     """ValueError for a stop string that is none, whatever the tokenizer."""
+    if isinstance(stops, str):
+        raise ValueError(f"stop is the one string {stops!r}, whose every character would end a text: give a list")
     for stop in stops:
         if not stop:
             raise ValueError("a stop string is empty: every text would end at once; drop it")
@@ -137,6 +139,8 @@ def check_readable(stops: Iterable[str]) -> None:
             raise ValueError(
                 f"stop string {stop!r} holds U+FFFD, which stands for bytes that are no character: use readable text"
             )
+        if any("\ud800" <= character <= "\udfff" for character in stop):
+            raise ValueError(f"stop string {stop!r} holds half of a surrogate pair, which no text does: drop it")
 
 
 def check_stops(stops: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> None:
