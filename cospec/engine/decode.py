@@ -174,7 +174,7 @@ class _Batch:
     def advance(self) -> Iterator[tuple[int, str | Rollout]]:
         """One round of every row; yields new text and the rows that ended, and refills their places."""
         engine = self.engine
-        started, before = time.perf_counter(), engine.clock.parts()
+        started, before = self._now(), engine.clock.parts()
         contexts, most = self._contexts()
         bonus = engine.settings.bonus == "target"
         played = play_round(self.models, contexts, engine.rule, engine.draws, most, bonus)
@@ -188,7 +188,7 @@ class _Batch:
         starts = [row.length for _, row in self.rows]
         blocks, cached = blocks_of(played, starts, self.models.target.cache.lengths)
         blocks = [row.follow(block) for (_, row), block in zip(self.rows, blocks, strict=True)]
-        self._share(time.perf_counter() - started, before)
+        self._share(started, before)
         finished = []
         for place, block in enumerate(blocks):
             index, row = self.rows[place]
@@ -202,12 +202,18 @@ class _Batch:
                 finished.append(place)
         self._refill(finished)
 
-    def _share(self, seconds: float, before: tuple[float, float, float]) -> None:
+    def _now(self) -> tuple[float, float]:
+        """Seconds of the clock, and of this process's time where it does the work itself."""
+        return time.perf_counter(), time.process_time() if self.device.type == "cpu" else 0.0
+
+    def _share(self, started: tuple[float, float], before: tuple[float, float, float]) -> None:
         """Divide a round's seconds among its rows; what a caller does between two rollouts is in none of them."""
         num_rows = len(self.rows)
+        seconds, cpu_s = (now - then for now, then in zip(self._now(), started, strict=True))
         spent = [now - then for now, then in zip(self.engine.clock.parts(), before, strict=True)]
         for _, row in self.rows:
             row.active_s += seconds / num_rows
+            row.cpu_s += cpu_s / num_rows
             draft, target, arbiter = (have + part / num_rows for have, part in zip(row.parts_s, spent, strict=True))
             row.parts_s = (draft, target, arbiter)
 
@@ -267,7 +273,7 @@ class _Batch:
         """Put waiting requests into these places and read their prompts, but for each prompt's last token."""
         clock, drafter = self.engine.clock, self.models.drafter
         clock.lap("")
-        before = clock.prefill_s
+        before, (_, began) = clock.prefill_s, self._now()
         for place in places:
             index, request = self.waiting.pop()
             row = Row(request, self._settings(request), self._limit(request), self._stream(request))
@@ -286,7 +292,9 @@ class _Batch:
         if self.scorer:
             self.scorer.admit(self.ids, short, chunk)
         clock.lap("prefill_s")
+        cpu_s = self._now()[1] - began
         for place in places:
             row = self.rows[place][1]
+            row.cpu_s += cpu_s / len(places)
             row.prefill_s = clock.prefill_s - before
             row.active_s += row.prefill_s / len(places)

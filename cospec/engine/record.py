@@ -116,7 +116,8 @@ class Timings:
 
     ``active_s`` is this row's share of the engine's work: the seconds of every prefill and every round divided evenly
     among the rows that took part, so that it adds up to the engine's whole time over the rows of a run. ``draft_s``,
-    ``target_s`` and ``arbiter_s`` are the parts of it that rounds spent there.
+    ``target_s`` and ``arbiter_s`` are the parts of it that rounds spent there. ``cpu_s`` is the processor time of this
+    process in it, all threads together; 0 where another device does the work.
     """
 
     wall_s: float = 0.0
@@ -125,6 +126,7 @@ class Timings:
     draft_s: float = 0.0
     target_s: float = 0.0
     arbiter_s: float = 0.0
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

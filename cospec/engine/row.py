@@ -31,6 +31,7 @@ class Row:
     stream: TextStream | None
     prefill_s: float = 0.0
     active_s: float = 0.0
+    cpu_s: float = 0.0
     parts_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
     started: float = field(default_factory=time.perf_counter)
     output_ids: list[int] = field(default_factory=list)
@@ -90,7 +91,9 @@ class Row:
             blocks=tuple(self.blocks),
             finish_reason=reason,
             settings=self.settings,
-            timings=Timings(time.perf_counter() - self.started, self.prefill_s, self.active_s, *self.parts_s),
+            timings=Timings(
+                time.perf_counter() - self.started, self.prefill_s, self.active_s, *self.parts_s, cpu_s=self.cpu_s
+            ),
             stop=self.stop.stop if self.stop else None,
         )
 

@@ -47,13 +47,17 @@ class MethodScore:
 
 @dataclass(frozen=True, slots=True)
 class MethodTiming:
-    """Seconds of the engine's work, summed over samples, and output tokens by them."""
+    """Seconds of the engine's work, summed over samples, and output tokens by them.
+
+    ``cpu_share`` is this process's processor time by them, None where that says nothing.
+    """
 
     seconds: float
     draft_s: float
     target_s: float
     arbiter_s: float
     tokens_per_s: float | None
+    cpu_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,12 @@ class MethodResult:
         names = ("draft_s", "target_s", "arbiter_s")
         parts = {name: sum(getattr(sample.timing, name) for sample in self.samples) for name in names}
         tokens = sum(sample.num_tokens for sample in self.samples)
-        return MethodTiming(seconds=self.seconds, tokens_per_s=ratio(tokens, self.seconds), **parts)
+        # Samples on an accelerator, and those of earlier versions, have no processor time.
+        timed = [sample.timing for sample in self.samples if sample.timing.cpu_s > 0.0]
+        share = ratio(sum(timing.cpu_s for timing in timed), sum(timing.active_s for timing in timed))
+        return MethodTiming(
+            seconds=self.seconds, tokens_per_s=ratio(tokens, self.seconds), cpu_share=share if timed else None, **parts
+        )
 
     def by_position(self) -> list[tuple[int, int]]:
         """(rounds that drafted a token at this block position, rounds that committed it), from position 0 on."""

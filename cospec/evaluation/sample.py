@@ -48,6 +48,7 @@ class SampleTiming:
     draft_s: float = 0.0
     target_s: float = 0.0
     arbiter_s: float = 0.0
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ def _reward(verdict: Verdict, by_outcome: tuple[float, float] | None) -> float |
 
 
 def _timing(timings: Timings) -> SampleTiming:
-    return SampleTiming(timings.active_s, timings.draft_s, timings.target_s, timings.arbiter_s)
+    return SampleTiming(timings.active_s, timings.draft_s, timings.target_s, timings.arbiter_s, timings.cpu_s)
 
 
 def _longer_than(lengths: Iterable[int]) -> tuple[int, ...]:

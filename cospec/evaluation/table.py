@@ -41,6 +41,8 @@ _AGAINST_COLUMNS = (
 )
 #: What the table needs: on a narrower terminal, or in a pipe, folded lines are easier to read than cut numbers.
 _WIDTH = 132
+#: Processor time over wall time, below which other processes must have had the core.
+STARVED = 0.93
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -198,6 +200,9 @@ def _troubles(method: Mapping[str, Any]) -> list[str]:
         found.append(f"{method['truncated']:.1%} of the texts were cut by the length limit")
     if method["repetitive"]:
         found.append(f"{method['repetitive']:.1%} of the texts end in a loop")
+    share = method["timing"].get("cpu_share")
+    if share is not None and share < STARVED:
+        found.append(f"had {share:.0%} of a core while it decoded: the machine was busy, and its speed says little")
     return found
 
 

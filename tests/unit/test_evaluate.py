@@ -358,6 +358,25 @@ def llama() -> Pair:
     return family_pair("llama", "sdpa")
 
 
+def test_a_busy_machine_is_told_beside_the_speeds(llama: Pair) -> None:
+    found = evaluate(llama, methods(), [TASK], SETTINGS)
+    shares = [result.timing().cpu_share for result in found.tasks[0].results]
+    assert all(share is not None and share > 0.0 for share in shares)
+
+    def slept(sample: Sample, share: float) -> Sample:
+        timing = dataclasses.replace(sample.timing, cpu_s=share * sample.timing.active_s)
+        return dataclasses.replace(sample, timing=timing)
+
+    for share, is_busy in ((0.4, True), (1.0, False), (0.0, False)):
+        results = [
+            dataclasses.replace(result, samples=tuple(slept(sample, share) for sample in result.samples))
+            for result in found.tasks[0].results
+        ]
+        told = summary(Evaluation((TaskResult(TASK.name, tuple(results)),)), SETTINGS.num_draft_tokens)
+        said = [line for line in lines(told["tasks"][TASK.name]) if "the machine was busy" in line]
+        assert len(said) == (len(results) if is_busy else 0)
+
+
 def test_every_method_sees_every_row(llama: Pair) -> None:
     seen = []
 

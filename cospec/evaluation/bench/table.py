@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cospec.evaluation.bench.cells import PARTS
-from cospec.evaluation.table import wide_console
+from cospec.evaluation.table import STARVED, wide_console
 
 _CELLS = (
     "engine",
@@ -40,8 +40,6 @@ _SWEEP = (
 )
 #: What the tables need: folded lines are harder to read than long ones.
 _WIDTH = 190
-#: Processor time over wall time, below which other processes must have had the core.
-_STARVED = 0.93
 
 
 def print_results(found: Mapping[str, Any]) -> None:
@@ -124,7 +122,7 @@ def _busy(found: Mapping[str, Any]) -> list[str]:
     """A warning where the process did not have the core it needs at least."""
     entries = [*found["cells"], *(point for sweep in found["sweeps"] for point in sweep["points"])]
     shares = [entry["cpu_share"] for entry in entries if entry["cpu_share"] is not None]
-    if found["settings"]["device"] != "cpu" or min(shares, default=1.0) >= _STARVED:
+    if found["settings"]["device"] != "cpu" or min(shares, default=1.0) >= STARVED:
         return []
     return [
         f"the machine was busy: in one place this process had {min(shares):.0%} of a core on median, so the seconds "
