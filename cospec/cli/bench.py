@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cospec.cli import bench_options as own
-from cospec.cli.eval_options import ArbitersOption, DataOption, NumOption, TaskOption
+from cospec.cli.eval_options import ArbitersOption, DataOption, TaskOption
 from cospec.cli.options import (
     AttnOption,
     CompileOption,
@@ -29,7 +29,7 @@ def command(
     prompts: PromptsOption = None,
     task: TaskOption = None,
     data: DataOption = None,
-    num: NumOption = None,
+    num: own.NumOption = None,
     raw: RawOption = False,
     arbiter: ArbitersOption = None,
     threshold: ThresholdOption = 0.5,

@@ -16,9 +16,13 @@ SweepKind = Literal["context", "batch"]
 #: What a sweep can be over, as `cospec.evaluation.bench.sweep` has them.
 SWEEPS: tuple[SweepKind, ...] = ("context", "batch")
 DEFAULT_BATCHES = (1, 8)
-DEFAULT_NUM = "8"
+DEFAULT_NUM = 8
 _TINY_TASK = "word_problems"
 
+NumOption = Annotated[
+    list[str] | None,
+    typer.Option("--num", metavar="[NAME=]N", help="How many problems of each or of one task; left out: 8."),
+]
 BatchOption = Annotated[
     list[int] | None, typer.Option("--batch", help="Texts in flight; repeatable; left out: 1 and 8 (in a sweep: 1).")
 ]

@@ -18,7 +18,8 @@ def load_prompts(options: BenchOptions) -> tuple[list[PromptRow], dict[str, Any]
         return rows, {"file": options.prompts.name, **describe_rows(rows)}
     rows, described = [], {}
     names = [split_of(text)[0] for text in options.tasks]
-    paths, nums = data_paths(options.data or [], names), problem_nums(options.num or [DEFAULT_NUM], names)
+    paths = data_paths(options.data or [], names)
+    nums = dict.fromkeys(names, DEFAULT_NUM) | problem_nums(options.num or [], names)
     for text in options.tasks:
         found, info = _from_task(text, paths, nums, options.raw)
         rows += found

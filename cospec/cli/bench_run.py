@@ -11,6 +11,7 @@ from cospec.cli.bench_measure import Bench, comparison, sweeps
 from cospec.cli.bench_options import BenchOptions
 from cospec.cli.bench_prompts import load_prompts
 from cospec.cli.bench_settings import bench_settings
+from cospec.cli.lock import sole_writer
 from cospec.cli.stopping import StopSignals
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow
@@ -23,16 +24,30 @@ if TYPE_CHECKING:
 
 def run_bench(options: BenchOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
-    from cospec.cli.loading import load_pair_from_options, read_pair_spec, rule_from_options
+    from cospec.cli.loading import check_compile_mode, read_pair_spec
     from cospec.cli.methods import choose_methods
-    from cospec.evaluation.bench.store import BenchRun
 
     options.check()
     spec = read_pair_spec(*options.models)
+    check_compile_mode(options.compile_mode, spec)
     rows, prompts = load_prompts(options)
     options = options.fitting(len(rows))
     choices = choose_methods("strict", options.arbiter or [], options.threshold)
     vllm = _check_before_loading(options, spec, rows, choices)
+    with sole_writer(options.out):
+        _load_and_measure(options, rows, prompts, choices, vllm)
+
+
+def _load_and_measure(
+    options: BenchOptions,
+    rows: Sequence[PromptRow],
+    prompts: Mapping[str, Any],
+    choices: Mapping[str, RuleChoice],
+    vllm: str | None,
+) -> None:
+    from cospec.cli.loading import load_pair_from_options, rule_from_options
+    from cospec.evaluation.bench.store import BenchRun
+
     pair = load_pair_from_options(*options.models)
     options.decoding().check_ids(pair)
     rules = {name: rule_from_options(choice, pair) for name, choice in choices.items()}

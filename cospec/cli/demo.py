@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cospec.cli.lock import sole_writer
 from cospec.cli.options import (
     DeviceOption,
     DraftOption,
@@ -87,7 +88,7 @@ def command(
 
     require_matplotlib()
     demo = _Demo(out, settings, read_pair_spec(pair, draft, target, device, dtype), device)
-    with on_interrupt(lambda: f"all finished stages in {out}; the same command goes on from there"):
+    with sole_writer(out), on_interrupt(lambda: f"all finished stages in {out}; the same command goes on from there"):
         summary = demo.run(quiet=json)
     summary["seconds"] = time.monotonic() - started
     write_json_atomic(out / "summary.json", summary)

@@ -28,6 +28,8 @@ def check_outputs(options: EvalOptions) -> None:
 
         require_matplotlib()
         check_output("--plot", options.plot, [options.prompts, *(options.train_prompts or [])])
+        if options.plot.suffix.lower() != ".png":
+            raise ValueError(f"--plot {options.plot} is written as a PNG: give a file name that ends in .png")
         _check_writable(options.plot)
 
 
@@ -55,8 +57,14 @@ def check_against(earlier: FinishedRun, tasks: Mapping[str, Any], methods: Itera
     """ValueError before anything is decoded that could not be compared in the end."""
     from cospec.evaluation.against import check_comparable
 
+    _refuse_itself(options.out, earlier)
     names = [(task, method) for task in tasks for method in methods]
     check_comparable(options.out or THIS_RUN, tasks, names, earlier)
+
+
+def _refuse_itself(out: Path | None, earlier: FinishedRun) -> None:
+    if out is not None and out.exists() and out.samefile(earlier.path):
+        raise ValueError(f"--out and --against both name {earlier.path}: a run has no difference from itself")
 
 
 def against_earlier(
@@ -78,8 +86,10 @@ def compare_finished(out: Path | None, against: Path, margin: float, as_json: bo
 
     if out is None:
         raise ValueError("--against compares two runs: name the other one with --out, or problems to evaluate first")
-    compared = compare_runs(read_finished(out), read_finished(against), margin).to_json()
-    write_json_atomic(out / AGAINST, compared)
+    new, old = read_finished(out), read_finished(against)
+    _refuse_itself(new.path, old)
+    compared = compare_runs(new, old, margin).to_json()
+    write_json_atomic(new.path / AGAINST, compared)
     if as_json:
         typer.echo(dumps(compared))
     else:

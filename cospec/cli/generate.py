@@ -97,7 +97,8 @@ def command(
     given, rows = locals(), _rows(prompt, prompts)
     from cospec.cli import loading
 
-    loading.read_pair_spec(pair, draft, target, device, dtype, attn)
+    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
+    loading.check_compile_mode(compile_mode, spec)
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(rule, arbiter, threshold)
     from cospec.evaluation.method import requests_of

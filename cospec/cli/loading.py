@@ -46,6 +46,16 @@ def read_pair_spec(
     return override(PairSpec(ModelSpec(draft), ModelSpec(target)), device, dtype, attn)
 
 
+def check_compile_mode(mode: CompileMode | None, spec: PairSpec) -> None:
+    """ValueError, before models are loaded, for a mode that cannot work where the pair will be."""
+    if mode is None:
+        return
+    from cospec.engine.compiled import check_compile
+    from cospec.pair import pick_device
+
+    check_compile(mode, pick_device(spec.target.device).type)
+
+
 def load_pair_from_options(
     pair: Path | None,
     draft: str | None,

@@ -22,12 +22,17 @@ def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> d
     from cospec.engine.rules import RULES
 
     chosen: dict[str, RuleChoice] = {"target": RuleChoice("target")}
-    for name in filter(None, (part.strip() for part in methods.split(","))):
+    names = [part.strip() for part in methods.split(",")]
+    for name in names:
+        if not name:
+            raise ValueError(f"--methods {methods!r} has an empty name: write names with commas, such as draft,strict")
         if name == "arbiter":
             raise ValueError("method 'arbiter' needs a directory: use --arbiter DIR instead")
         if name != "draft" and name not in RULES:
             known = ", ".join(["draft", *(rule for rule in RULES if rule != "arbiter")])
             raise ValueError(f"there is no method {name!r}: choose from {known}, or add --arbiter DIR")
+        if names.count(name) > 1:
+            raise ValueError(f"--methods {methods!r} names {name} twice: drop one")
         chosen[name] = RuleChoice("draft") if name == "draft" else choose_rule(name, None)
     if threshold != 0.5 and not arbiters:
         raise ValueError("--threshold is given, but there is no arbiter: add --arbiter DIR or drop --threshold")

@@ -88,7 +88,8 @@ def command(
     given, (rows, out) = locals(), _check_files(prompts, out)
     from cospec.cli import loading
 
-    loading.read_pair_spec(pair, draft, target, device, dtype, attn)
+    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
+    loading.check_compile_mode(compile_mode, spec)
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
     from cospec.cli.made_by import claim

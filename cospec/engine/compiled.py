@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 from weakref import WeakKeyDictionary
 
 import torch
@@ -34,20 +34,21 @@ Replay = Callable[[Inputs], Tensor]
 Record = Callable[[CachedModel, Inputs, Tensor], Replay]
 
 
+def check_compile(mode: CompileMode, device_type: str) -> None:
+    """ValueError for a mode that cannot work on such a device (torch's name of its type)."""
+    if mode not in get_args(CompileMode):
+        raise ValueError(f"compile mode is {mode!r}: choose 'inductor' or 'graphs'")
+    if mode == "graphs" and device_type != "cuda":
+        raise ValueError(f"compile mode 'graphs' records CUDA graphs, and the pair is on {device_type}: use 'inductor'")
+    compilers = [os.environ.get("CXX"), "g++", "clang++", "cl"]
+    if mode == "inductor" and device_type == "cpu" and not any(shutil.which(name) for name in compilers if name):
+        raise ValueError("compile mode 'inductor' needs a C++ compiler, and none is found: install g++, or set CXX")
+
+
 def compiled_pass(mode: CompileMode, device: torch.device) -> AppendPass:
     """What runs a model's passes in this mode; ValueError where it cannot work."""
-    if mode == "graphs":
-        if device.type != "cuda":
-            raise ValueError(
-                f"compile mode 'graphs' records CUDA graphs, and the pair is on {device.type}: use 'inductor'"
-            )
-        return RecordedPasses(CudaGraph)
-    if mode != "inductor":
-        raise ValueError(f"compile mode is {mode!r}: choose 'inductor' or 'graphs'")
-    compilers = [os.environ.get("CXX"), "g++", "clang++", "cl"]
-    if device.type == "cpu" and not any(shutil.which(name) for name in compilers if name):
-        raise ValueError("compile mode 'inductor' needs a C++ compiler, and none is found: install g++, or set CXX")
-    return _inductor_pass()
+    check_compile(mode, device.type)
+    return RecordedPasses(CudaGraph) if mode == "graphs" else _inductor_pass()
 
 
 def _inductor_pass() -> AppendPass:

@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 from model_dirs import ROOT, assert_refused, read_rows, run_here, write_arbiter, write_pair, write_rows
 
+from cospec.cli.bench_options import BenchOptions
+from cospec.cli.bench_prompts import load_prompts
+from cospec.cli.lock import sole_writer
+
 SHORT = ("--max-new-tokens", "6", "--num-draft-tokens", "2", "--repeats", "1")
 CONTRACT = {
     "engine",
@@ -204,6 +208,7 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
         (["--vllm-option", "seed=1"], ["--vllm-option", "--vllm-python"]),
         (["--vllm-option", "seed", "--vllm-python", sys.executable], ["NAME=VALUE"]),
         (["--out", __file__], ["is a file"]),
+        (["--compile", "graphs", "--device", "cpu"], ["the pair is on cpu"]),
     ],
 )
 def test_bad_options_are_refused_before_weights_are_read(files: Files, options: list[str], parts: list[str]) -> None:
@@ -213,6 +218,44 @@ def test_bad_options_are_refused_before_weights_are_read(files: Files, options: 
         assert_refused(run_here(*bench(files, *options)), *parts)
     finally:
         hidden.rename(weights)
+
+
+@pytest.mark.parametrize("verb", ["bench", "generate", "rollout"])
+def test_a_compile_mode_that_cannot_work_is_refused_before_weights_are_read(
+    files: Files, tmp_path: Path, verb: str
+) -> None:
+    weights = files.pair.parent / "target" / "model.safetensors"
+    hidden = weights.rename(weights.with_suffix(".hidden"))
+    asked = [verb, "--pair", files.pair, "--prompts", files.prompts, "--compile", "graphs", "--device", "cpu"]
+    try:
+        out = [] if verb == "generate" else ["--out", tmp_path / "out"]
+        assert_refused(run_here(*asked, *out), "the pair is on cpu: use 'inductor'")
+    finally:
+        hidden.rename(weights)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bench_that_measured_nothing_leaves_its_directory_to_other_settings(files: Files, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert_refused(run_here(*bench(files, "--batch", "1", "--max-new-tokens", "150", "--out", out)), "must fit behind")
+    result = run_here(*bench(files, "--batch", "1", "--out", out))
+    assert result.exit_code == 0, result.output
+
+
+def test_a_second_bench_on_one_directory_is_refused(files: Files, tmp_path: Path) -> None:
+    with sole_writer(tmp_path / "run"):
+        result = run_here(*bench(files, "--batch", "1", "--out", tmp_path / "run"))
+    assert_refused(result, f"process {os.getpid()} on", "is writing to", "name another --out")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_a_number_for_one_task_leaves_the_default_to_the_others(files: Files) -> None:
+    data = [{"Body": "Tom has 2 pens.", "Question": f"And {i}?", "ID": str(i), "Answer": 3.0} for i in range(12)]
+    svamp = write_rows(files.folder / "svamp.jsonl", data)
+    given = {"raw": True, "task": ["word_problems", "svamp"], "data": [f"svamp={svamp}"], "num": ["word_problems=2"]}
+    rows, described = load_prompts(BenchOptions(**dict.fromkeys(BenchOptions.__slots__) | given))
+    assert [info["num_rows"] for info in described["tasks"].values()] == [2, 8]
+    assert len(rows) == 10
 
 
 def test_prompts_must_come_from_somewhere(files: Files, tmp_path: Path) -> None:

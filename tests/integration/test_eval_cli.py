@@ -133,6 +133,11 @@ def test_two_runs_are_compared_problem_by_problem(files: Files, tmp_path: Path) 
     rows = write_rows(tmp_path / "rows.jsonl", [{"id": 0, "prompt": "w9", "gold": "1"}])
     changed = ("eval", "--pair", files.arguments[2], "--prompts", rows, "--scorer", "exact", "--methods", "target")
     assert run_here(*changed, "--max-new-tokens", "8", "--out", other).exit_code == 0
+    by_file = run_here("eval", "--against", old, "--out", new / "results.json")
+    assert by_file.exit_code == 0, by_file.output
+    assert_refused(run_here("eval", "--against", old / "results.json", "--out", old), "no difference from itself")
+    itself = run_here(*pair, "--methods", "strict", "--out", new, "--against", new)
+    assert_refused(itself, "no difference from itself")
     refused = run_here("eval", "--against", old, "--out", other)
     assert_refused(refused, "'rows' does not have the same problems", "num_problems was 12, now 1")
     assert_refused(run_here("eval", "--against", old, "--out", tmp_path / "nowhere"), "nowhere does not exist")
@@ -220,6 +225,10 @@ def test_the_bundled_problems_come_from_the_seed(files: Files, tmp_path: Path) -
     ("options", "parts"),
     [
         (["--scorer", "exact", "--methods", "target,lenient"], ["no method 'lenient'"]),
+        (["--scorer", "exact", "--methods", ""], ["--methods ''", "empty name"]),
+        (["--scorer", "exact", "--methods", "strict,,draft"], ["empty name"]),
+        (["--scorer", "exact", "--methods", "strict, strict"], ["names strict twice"]),
+        (["--scorer", "exact", "--plot", __file__], ["ends in .png"]),
         (["--scorer", "exact", "--methods", "arbiter"], ["--arbiter DIR"]),
         (["--scorer", "exakt"], ["unknown scorer 'exakt'", "'exact'"]),
         ([], ["no scorer", "--scorer NAME"]),

@@ -19,6 +19,7 @@ from cospec.engine.record import Sampling
 from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.evaluation.lm_eval.model import CospecLM
+from cospec.evaluation.lm_eval.options import decoding
 from cospec.pair import PairSpec, load_pair
 from cospec.prompts import prompt_ids
 
@@ -168,6 +169,7 @@ def test_log_likelihoods_are_the_targets_and_refused_to_a_mixture(spec: PairSpec
         ({"pair": "tiny", "batch_size": "auto"}, "needs a number"),
         ({"pair": "tiny", "pretrained": "x", "foo": 1}, "unknown model_args foo, pretrained"),
         ({"pair": "tiny", "arbiter": "nowhere"}, "no arbiter directory 'nowhere'"),
+        ({"draft": "none/draft", "target": "none/target", "arbiter": "nowhere"}, "no arbiter directory 'nowhere'"),
         ({"pair": "tiny", "device": "cuda:7"}, "device 'cuda:7'"),
     ],
 )
@@ -181,3 +183,17 @@ def test_a_generation_option_that_would_be_ignored_is_refused(spec: PairSpec) ->
     with pytest.raises(ValueError, match="no generation option length_penalty"):
         model.generate_until(generation("w9", length_penalty=1.2), disable_tqdm=True)
     assert model.generate_until(generation("w9", temperature=0.7, do_sample=False), disable_tqdm=True)
+
+
+def test_a_stop_string_that_is_null_does_not_end_texts_at_the_word_none() -> None:
+    assert decoding({"until": None}, 8).stops == ()
+    assert decoding({"until": [None, "Q:"]}, 8).stops == ("Q:",)
+    with pytest.raises(ValueError, match="until holds 3: a stop string is text"):
+        decoding({"until": ["a", 3]}, 8)
+
+
+@pytest.mark.parametrize("more", [{}, {"temperature": 0.0}, {"top_k": 5}], ids=str)
+def test_sampling_without_a_temperature_is_refused_not_decoded_greedily(more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="there is no temperature: add temperature above 0"):
+        decoding({"do_sample": True, **more}, 8)
+    assert decoding({"do_sample": True, "temperature": 0.5, "top_k": 5}, 8).sampling.top_k == 5

@@ -68,6 +68,38 @@ def test_single_files_and_single_runs_are_taken(demo: Path) -> None:
     assert len(find_runs([demo / "eval", demo / "sft"]).trainings) == 1
 
 
+def test_runs_in_directories_of_one_name_keep_their_own_names_and_rollout_curves(tmp_path: Path) -> None:
+    paths = [write_training(tmp_path / name / "grpo", num_steps=6) for name in ("a", "b")]
+    for rank in range(2):
+        file = paths[1] / "rollouts" / f"rank{rank}.jsonl"
+        write_jsonl_atomic(file, list(read_jsonl(file))[:3])
+    found = find_runs(paths)
+    assert [run.name for run in found.trainings] == ["a/grpo", "b/grpo"]
+    assert [file.name for file in found.rollouts] == ["a/grpo/rollouts", "b/grpo/rollouts"]
+    report = build_report(found, ReportOptions())
+    curves = [chart.table for chart in report.charts if chart.name.endswith("tokens_per_round")]
+    assert [table.rows[0][-1] for table in curves if table] == ["4", "3"]
+    legend = next(chart for chart in report.charts if chart.name == "acceptance").table
+    assert legend is not None
+    assert [row[0] for row in legend.rows] == ["a/grpo/rollouts", "b/grpo/rollouts"]
+
+
+def test_evaluations_in_directories_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [write_evaluation(tmp_path / name / "run") for name in ("a", "b")]
+    found = find_runs([*paths, tmp_path / "a", paths[0]])
+    assert [run.name for run in found.evaluations] == ["a/run", "b/run"]
+    legend = next(c for c in build_report(found, ReportOptions()).charts if c.name == "acceptance").table
+    assert legend is not None
+    assert len({row[0] for row in legend.rows}) == len(legend.rows)
+    assert {f"{name}/run strict" for name in "ab"} <= {row[0] for row in legend.rows}
+
+
+def test_results_of_a_bench_are_named_as_what_they_are(tmp_path: Path) -> None:
+    write_json_atomic(tmp_path / "results.json", {"cells": [], "sweeps": []})
+    with pytest.raises(ValueError, match="results of `cospec bench`, which a report does not read"):
+        find_runs([tmp_path])
+
+
 def test_what_cannot_be_used_is_refused_by_name(demo: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds nothing to report on.*samples\.jsonl.*metrics\.jsonl.*labels\.jsonl"):
         find_runs([demo, tmp_path])

@@ -23,15 +23,15 @@ class BenchRun:
 
     def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
         self.directory = directory
-        wanted, path = json.loads(dumps(settings)), directory / SETTINGS
+        self._settings: Any = json.loads(dumps(settings))
+        path = directory / SETTINGS
         files = list(directory.glob("*.jsonl"))
         if path.exists():
-            _require_same(json.loads(path.read_text(encoding="utf-8")), wanted, directory)
+            _require_same(json.loads(path.read_text(encoding="utf-8")), self._settings, directory)
         elif files:
             raise ValueError(
                 f"{directory} holds {files[0].name} without {SETTINGS}: it is no bench; name another --out"
             )
-        write_json_atomic(path, wanted)
 
     def repeats(self, name: str, keys: Collection[CellKey]) -> list[Repeat]:
         """All repeats of a measurement written so far; ValueError if they are not of these cells."""
@@ -44,7 +44,9 @@ class BenchRun:
         return found
 
     def add(self, name: str, repeat: Repeat) -> None:
-        """Write a repeat."""
+        """Write a repeat, and before the first one the settings: a bench that measured nothing leaves none."""
+        if not (self.directory / SETTINGS).exists():
+            write_json_atomic(self.directory / SETTINGS, self._settings)
         append_jsonl(self._path(name), [repeat.to_json()])
 
     def finish(self, results: Mapping[str, Any]) -> None:

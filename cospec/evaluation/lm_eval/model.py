@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -18,7 +19,7 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
-from cospec.arbiter.adapter import arbiter_rule
+from cospec.arbiter.adapter import arbiter_rule, read_pins
 from cospec.engine.decode import Engine
 from cospec.engine.metrics import Acceptance, acceptance
 from cospec.engine.record import Bonus, Sampling
@@ -71,6 +72,8 @@ class CospecLM(TemplateLM):
             raise ValueError(f"batch_size is {batch_size!r}: the engine needs a number, such as --batch_size 32")
         check_whole(num_draft_tokens=num_draft_tokens, max_gen_toks=max_gen_toks, seed=seed)
         name = rule_name(rule, arbiter, threshold, bonus)
+        if arbiter:
+            read_pins(Path(arbiter))
         loaded = load_pair(override(pair_spec(pair, draft, target), device_of(device), dtype, attn))
         self.pair = loaded.draft_alone() if name == "draft" else loaded
         self.rule: Rule = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from lm_eval.api.instance import Instance
-from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
+from lm_eval.models.utils import normalize_gen_kwargs
 
 from cospec.engine.record import Sampling
 from cospec.engine.rules import rule_named
@@ -76,7 +76,7 @@ def device_of(device: str | None) -> str | None:
 def decoding(options: Mapping[str, Any], default_cap: int) -> Decoding:
     """The generation options of a request; ValueError names an option that the engine does not have."""
     known = dict(normalize_gen_kwargs(dict(options), default_cap))
-    until = handle_stop_sequences(known.pop("until"), eos=None)
+    stops = _stops(known.pop("until"))
     cap = known.pop("max_gen_toks")
     strange = [name for name in known if name not in _SAMPLING]
     if strange:
@@ -85,9 +85,26 @@ def decoding(options: Mapping[str, Any], default_cap: int) -> Decoding:
             "model for this task"
         )
     off = Sampling()
+    _require_temperature(known)
     wanted = {name: known.get(name) or getattr(off, name) for name in _SAMPLING if name != "do_sample"}
     sampling = Sampling(**wanted)
-    return Decoding(sampling, tuple(map(str, until)), cap)
+    return Decoding(sampling, stops, cap)
+
+
+def _stops(until: Sequence[object]) -> tuple[str, ...]:
+    """The stop strings; the harness makes a list of a single one, and of None."""
+    given = [stop for stop in until if stop is not None]
+    for stop in given:
+        if not isinstance(stop, str):
+            raise ValueError(f"until holds {stop!r}: a stop string is text, so write it in quotes")
+    return tuple(stop for stop in given if isinstance(stop, str))
+
+
+def _require_temperature(known: Mapping[str, Any]) -> None:
+    """ValueError for sampling without a temperature, which would decode greedily."""
+    if known.get("temperature") or known["do_sample"] is False:
+        return
+    raise ValueError("do_sample is true, but there is no temperature: add temperature above 0, or drop do_sample")
 
 
 def row_ids(requests: Sequence[Instance]) -> list[str]:

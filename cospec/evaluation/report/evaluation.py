@@ -58,6 +58,11 @@ def read_evaluation(path: Path, name: str) -> EvaluationRun:
     file = path / (RESULTS if is_finished else SAMPLES)
     try:
         numbers = read_object(path / RESULTS) if is_finished else {}
+        if "cells" in numbers:
+            raise ValueError(
+                f"{file} holds the results of `cospec bench`, which a report does not read: name runs "
+                "of `cospec eval` and of training, without it"
+            )
         tasks = numbers.get("tasks", {})
         return EvaluationRun(
             path=path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,9 +94,14 @@ _Finding = EvaluationRun | TrainingRun | RolloutFile | LabelFile
 def find_runs(paths: Sequence[Path]) -> Findings:
     """Look at each path and, for a directory, at its sub-directories; ValueError names a path with nothing usable."""
     found: list[_Finding] = []
-    for path in paths:
-        here = [_single_file(path)] if path.is_file() else list(_inspect_tree(path))
-        if not here:
+    trees = [_tree(path) for path in paths]
+    names = _unique_names(trees)
+    for path, tree in zip(paths, trees, strict=True):
+        whole = {entry.resolve(): entry for entry in tree}
+        # What is asked for twice is shown once, under its first name.
+        new = {real: entry for real, entry in whole.items() if real in names}
+        here = [finding for real, entry in new.items() for finding in _inspect(entry, names.pop(real))]
+        if not here and len(new) == len(whole):
             raise ValueError(
                 f"{path} holds nothing to report on: looked in it and its sub-directories for an evaluation ({RESULTS} "
                 f"or {SAMPLES}), a training run ({METRICS}), rollout records (rollouts*.jsonl, {ROLLOUTS}/*.jsonl) and "
@@ -116,28 +122,50 @@ def nearest_file(path: Path, name: str) -> Path | None:
     return next((folder / name for folder in (start, *start.parents[:2]) if (folder / name).is_file()), None)
 
 
-def _single_file(path: Path) -> _Finding:
+def _single_file(path: Path, name: str) -> _Finding:
     row = next(whole_rows(require_file(path, "file")), {}) if path.suffix == ".jsonl" else {}
     if "labels" in row:
-        return LabelFile(path, path.name)
+        return LabelFile(path, name)
     if "blocks" in row or "rollout" in row:
-        return RolloutFile((path,), path.name, in_training="rollout" in row)
+        return RolloutFile((path,), name, in_training="rollout" in row)
     raise ValueError(
         f"{path} is neither a file of rollout records (`cospec rollout --out`) nor of labels (`cospec label --out`): "
         "give one of these, or a run directory"
     )
 
 
-def _inspect_tree(path: Path) -> Iterator[_Finding]:
+def _tree(path: Path) -> list[Path]:
+    """A path and, for a directory, its sub-directories that may be runs."""
     if not path.exists():
         raise ValueError(f"{path} does not exist: give run directories or files of rollout records")
-    top = path.resolve().name or str(path)
-    yield from _inspect(path, top)
-    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir() and entry.name not in _NOT_RUNS):
-        yield from _inspect(folder, f"{top}/{folder.name}")
+    if not path.is_dir():
+        return [path]
+    return [path, *sorted(entry for entry in path.iterdir() if entry.is_dir() and entry.name not in _NOT_RUNS)]
+
+
+def _unique_names(trees: Sequence[Sequence[Path]]) -> dict[Path, str]:
+    """A name for each resolved path: its last parts, with as many parents as it takes for no two trees to share one."""
+    entries: dict[Path, tuple[int, int]] = {}
+    for number, tree in enumerate(trees):
+        for path in tree:
+            entries.setdefault(path.resolve(), (number, 1 if path is tree[0] else 2))
+    more = [0] * len(trees)
+    while True:
+        names = {
+            path: Path(*path.parts[-(depth + more[number]) :]).as_posix() for path, (number, depth) in entries.items()
+        }
+        uses = Counter(names.values())
+        shared = {entries[path][0] for path, name in names.items() if uses[name] > 1}
+        if not shared:
+            return names
+        for number in shared:
+            more[number] += 1
 
 
 def _inspect(path: Path, name: str) -> Iterator[_Finding]:
+    if path.is_file():
+        yield _single_file(path, name)
+        return
     evaluation = None
     if (path / RESULTS).is_file() or (path / SAMPLES).is_file():
         evaluation = read_evaluation(path, name)

@@ -21,7 +21,7 @@ from cospec.evaluation.report.curves import single_values, training_charts
 from cospec.evaluation.report.decisions import DecisionSet
 from cospec.evaluation.report.drawing import Chart, Style, styles
 from cospec.evaluation.report.evaluation import EvaluationRun
-from cospec.evaluation.report.find import Findings, TrainingRun
+from cospec.evaluation.report.find import ROLLOUTS, Findings, TrainingRun
 from cospec.evaluation.report.numbers import Comparison
 from cospec.evaluation.report.profiles import acceptance_chart, profiles, risk_chart
 from cospec.evaluation.report.rollouts import Judge, RolloutSection, read_rollout_section
@@ -109,8 +109,7 @@ def build_report(findings: Findings, options: ReportOptions, judge: Judge = lamb
     looks = _looks(findings.evaluations, every)
     evaluations = _evaluation_views(findings.evaluations, looks)
     trainings = _training_views(findings.trainings, every)
-    in_sum = profiles(findings.evaluations, every)
-    sum_charts = [chart for chart in (acceptance_chart(in_sum, looks), risk_chart(in_sum, looks)) if chart is not None]
+    sum_charts = _sum_charts(findings.evaluations, every, looks)
     context = {
         "title": options.title,
         "found": findings.lines(),
@@ -164,11 +163,22 @@ def _evaluation_views(runs: Sequence[EvaluationRun], looks: Mapping[str, Style])
     return views
 
 
+def _sum_charts(
+    runs: Sequence[EvaluationRun], sections: Sequence[RolloutSection], looks: Mapping[str, Style]
+) -> list[Chart]:
+    shown = profiles(runs, sections)
+    if len(runs) > 1:
+        # Here the methods of one name stand side by side.
+        looks = styles([profile.look for profile in shown])
+    return [chart for chart in (acceptance_chart(shown, looks), risk_chart(shown, looks)) if chart is not None]
+
+
 def _training_views(runs: Sequence[TrainingRun], sections: Sequence[RolloutSection]) -> list[_TrainingView]:
     views = []
     for run, stem in zip(runs, _stems([run.name for run in runs]), strict=True):
         # The trainer does not log it, the records of its rollouts show it.
-        by_step = next((s.tokens_per_round_by_step for s in sections if s.file.name.startswith(f"{run.name}/")), {})
+        own = (s for s in sections if s.file.paths[0].parent == run.path / ROLLOUTS)
+        by_step = next((section.tokens_per_round_by_step for section in own), {})
         charts = training_charts(run, stem, {"tokens_per_round": by_step})
         views.append(_TrainingView(run, charts, single_values(run)))
     return views

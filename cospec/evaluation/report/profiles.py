@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cospec.evaluation.report.charts import SIZE
 from cospec.evaluation.report.decisions import RiskBin
@@ -31,7 +32,10 @@ def profiles(runs: Sequence[EvaluationRun], sections: Sequence[RolloutSection]) 
         run = section.file.evaluation
         if run is None or not any(method.accepted_at for method in run.whole.methods):
             found.append(_of_section(section))
-    return [profile for profile in found if profile.accepted]
+    uses = Counter(profile.name for profile in found)
+    # The short name of a file may be that of another.
+    named = [replace(profile, name=profile.look) if uses[profile.name] > 1 else profile for profile in found]
+    return [profile for profile in named if profile.accepted]
 
 
 def acceptance_chart(shown: Sequence[Profile], looks: Mapping[str, Style]) -> Chart | None:
@@ -106,7 +110,8 @@ def _of_run(run: EvaluationRun, prefix: str) -> list[Profile]:
         bins = tuple(RiskBin(*part) for part in method.by_risk if part[2]) if method.rule == "arbiter" else ()
         # The models alone draft nothing; a rule that never keeps still accepts what agrees.
         if method.rule not in ("draft", "target"):
-            found.append(Profile(f"{prefix}{method.name}", method.name, accepted, bins))
+            look = f"{prefix}{method.name}"
+            found.append(Profile(look, look, accepted, bins))
     return found
 
 
