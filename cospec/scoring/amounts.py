@@ -167,8 +167,8 @@ def _readings(number: str, lang: str) -> list[Fraction]:
     if lang not in DECIMAL_COMMA:
         return [Fraction(without_commas)]
     if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", bare):
-        one_comma = bare.count(",") == 1 and "." not in bare
-        return [Fraction(bare.replace(",", "."))] * one_comma + [Fraction(without_commas)]
+        english = Fraction(without_commas)
+        return [Fraction(bare.replace(",", ".")), english] if re.fullmatch(r"\d+,\d+", bare) else [english]
     if "," not in bare and not re.fullmatch(r"\d{1,3}(?:\.\d{3})+", bare):
         return [Fraction(bare)]
     return [Fraction(bare.replace(".", "").replace(",", "."))]
