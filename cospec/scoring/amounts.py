@@ -132,7 +132,7 @@ def _pattern(lang: str) -> re.Pattern[str]:
     scales = "|".join(sorted(_SCALES, key=len, reverse=True))
     return re.compile(
         rf"""(?P<sign>(?<![^\W_])(?<![)\]%.])-|(?<=[=:][ ])-[ ]|(?<=\bis[ ])-[ ])?
-        (?:(?:US|R)?[$€£¥₹฿৳]\s?|Rs\.?\s?)?(?P<minus>(?<=[$€£¥₹])-)?
+        (?:(?:US|R)?[$€£¥₹฿৳]\s?|(?<![^\W_])Rs\.?\s?)?(?P<minus>(?<=[$€£¥₹])-)?
         (?:(?<!\d)(?<!\d{inside})(?P<number>{number})(?!\d|{inside}\d)|(?<![\d.])(?P<part>\.\d+))
         (?:\s?/\s?(?P<below>\d+(?:\.\d+)?)(?![\d/])|[ ](?:[ ]|and[ ])?(?P<top>\d+)/(?P<bottom>\d+)(?![\d/]))?
         (?:\s?[x×*]\s?10\^\{{?(?P<power>-?\d+)\}}?|[eE](?P<exponent>[+-]?\d+)(?!\w))?
