@@ -58,6 +58,11 @@ _CLAUSE_END = re.compile(
     r"|\s\((?=[a-z]{2})(?!(?:or|oder|alternatively|maybe|perhaps|possibly)\s)|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
     re.IGNORECASE,
 )
+#: In front of a formula with a comma behind it: a condition of the next one. Two of "if" tell cases apart.
+_CONDITION = re.compile(
+    r"(?:^|[.!?;,\n]\s*)(?:(?P<reason>since|because|as|given)|if|when|for)(?:\s+that)?\s+$", re.IGNORECASE
+)
+_CONDITION_LENGTH = 25
 #: What a tokenizer writes at the end of a turn, where special tokens were not left out.
 _END_TOKEN = re.compile(r"(?:<[|｜][^<>\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\Z")
 _END_TOKEN_LENGTH = 50
@@ -192,4 +197,20 @@ def _bare(text: str) -> tuple[str, ...]:
 
 def _last(text: str) -> tuple[str, ...]:
     spans = all_spans(text)
-    return _run(text, spans, len(spans) - 1) if spans else ()
+    if not spans:
+        return ()
+    conditions = [*(_condition(text, span) for span in spans[:-1]), None]
+    are_cases = sum(found is not None and not found["reason"] for found in conditions) > 1
+    spans = [
+        span
+        for span, found in zip(spans, conditions, strict=True)
+        if found is None or (are_cases and not found["reason"])
+    ]
+    return _run(text, spans, len(spans) - 1)
+
+
+def _condition(text: str, span: Span) -> re.Match[str] | None:
+    """What makes a formula the condition of what follows: "Since $x > 0$, "."""
+    if not text[span.end : span.end + 5].lstrip().startswith(","):
+        return None
+    return _CONDITION.search(text, max(span.start - _CONDITION_LENGTH, 0), span.start)
