@@ -1,9 +1,9 @@
 """Whether evaluation problems stand among training prompts: word for word, or in long runs of words.
 
-Words are strings of letters and digits, case, Unicode's form and invisible characters aside; a run is ``n`` of them,
-13 as in the appendix of the GPT-3 paper (Brown et al. 2020). In scripts without blanks every character is a word, and a
-run is twice as long. A problem of fewer words is looked for as a whole inside the training texts; one of fewer than 4
-(8 characters) would stand in too many, and must be a training text itself.
+Words are strings of letters, with their vowel signs, and digits; case, Unicode's form and invisible characters do not
+count. A run is ``n`` words, 13 as in the appendix of the GPT-3 paper (Brown et al. 2020). In scripts without blanks
+every character is a word, and a run is twice as long. A problem of fewer words is looked for as a whole inside the
+training texts; one of fewer than 4 (8 characters) would stand in too many, and must be a training text itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,17 @@ from cospec.tasks.registry import is_task
 
 # Thai to Lao, Tibetan and Burmese, Khmer, kana, Han: written without blanks.
 _UNSPACED = "\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[^\W{_UNSPACED}]+|[{_UNSPACED}]")
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
-_INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+# Vowel signs, which \w leaves out: without them words of Bengali, Hindi or Telugu would end at every one.
+_SIGNS = "".join(
+    sign
+    for sign in map(chr, range(0x300, 0xFE00))
+    if unicodedata.category(sign) in ("Mn", "Mc") and not _IS_UNSPACED.match(sign)
+)
+_WORD = re.compile(rf"(?:[^\W{_UNSPACED}]+[{_SIGNS}]*)+|[{_UNSPACED}]")
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\ufe00-\ufe0f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)
 _MIN_INSIDE = 4
 # An odd 64-bit multiplier; the hash wraps around. A hit is compared word by word with one run of its hash: that two
 # runs of the evaluation texts share a hash has odds of about 1 to 300,000 for ten million runs.

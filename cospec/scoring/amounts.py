@@ -132,7 +132,7 @@ def _pattern(lang: str) -> re.Pattern[str]:
     scales = "|".join(sorted(_SCALES, key=len, reverse=True))
     return re.compile(
         rf"""(?P<sign>(?<![^\W_])(?<![)\]%.])-|(?<=[=:][ ])-[ ]|(?<=\bis[ ])-[ ])?
-        (?:(?:US|R)?[$€£¥₹฿৳]\s?|Rs\.?\s?)?(?P<minus>(?<=[$€£¥₹])-)?
+        (?:(?:US|R)?[$€£¥₹฿৳]\s?|(?<![^\W_])Rs\.?\s?)?(?P<minus>(?<=[$€£¥₹])-)?
         (?:(?<!\d)(?<!\d{inside})(?P<number>{number})(?!\d|{inside}\d)|(?<![\d.])(?P<part>\.\d+))
         (?:\s?/\s?(?P<below>\d+(?:\.\d+)?)(?![\d/])|[ ](?:[ ]|and[ ])?(?P<top>\d+)/(?P<bottom>\d+)(?![\d/]))?
         (?:\s?[x×*]\s?10\^\{{?(?P<power>-?\d+)\}}?|[eE](?P<exponent>[+-]?\d+)(?!\w))?
@@ -167,8 +167,8 @@ def _readings(number: str, lang: str) -> list[Fraction]:
     if lang not in DECIMAL_COMMA:
         return [Fraction(without_commas)]
     if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", bare):
-        one_comma = bare.count(",") == 1 and "." not in bare
-        return [Fraction(bare.replace(",", "."))] * one_comma + [Fraction(without_commas)]
+        english = Fraction(without_commas)
+        return [Fraction(bare.replace(",", ".")), english] if re.fullmatch(r"\d+,\d+", bare) else [english]
     if "," not in bare and not re.fullmatch(r"\d{1,3}(?:\.\d{3})+", bare):
         return [Fraction(bare)]
     return [Fraction(bare.replace(".", "").replace(",", "."))]

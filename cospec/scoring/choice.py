@@ -3,15 +3,16 @@
 The statement that is read is the first of these that is there:
 
 1. the last `\\boxed{...}`;
-2. what follows the last "answer is", "answer:", "choice is", "option is", "答案：" ... that names a letter and denies
-   nothing: a later sentence about the answer ("the answer is based on ...") takes nothing back;
+2. what follows the last "answer is", "answer:", "choice is", "option is", "答案：", `<answer>` ... that names a letter
+   and denies nothing: a later sentence about the answer ("the answer is based on ...") takes nothing back;
 3. the only line of the text, or its last line, or its first, if that is a letter alone, a letter with the choice's
    text, or the text of exactly one choice.
 
-A statement names a letter by itself, as `(C)`, `**C**`, `C.` or `C) text`, or by the text of one choice. One that names
-several letters ("A or B", "A. No, B."), a letter with the text of another choice, or a letter that is no choice, is
-wrong; one that takes its letter back ("A is wrong") names none. Letters count as named where they stand as answers, not
-as the subject of a sentence or in a sentence about what is wrong.
+A statement names a letter by itself, as `(C)`, `**C**`, `C.` or `C) text`, as `text (option C)` or `Thus, option C is
+correct`, or by the text of one choice. One that names several letters ("A or B", "A. No, B."), a letter with the text
+of another choice, or a letter that is no choice, is wrong; one that takes its letter back ("A is wrong") names none.
+Letters count as named where they stand as answers, not as the subject of a sentence or in a sentence about what is
+wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MAX_CHARS = 1000
 _MAX_MARKERS = 20
 
 _MARKER = re.compile(
-    r"答案\s*(?:是|为|為|:)|\b(?:answers?|choice|option)\b[*_ \t]{0,4}(?:\([^()\n]{1,20}\)[ \t]{0,2})?"
+    r"<answer>|答案\s*(?:是|为|為|:)|\b(?:answers?|choice|option)\b[*_ \t]{0,4}(?:\([^()\n]{1,20}\)[ \t]{0,2})?"
     r"(?:(?:is|was|would be|must be|should be|has to be)\b[*_ \t]{0,4}[:=]?|[:=]|[-–—](?=\s))",
     re.IGNORECASE,
 )
@@ -45,6 +46,12 @@ _IS_RIGHT = re.compile(
     r"\s+(?:is|would be|must be)\s+(?:the\s+)?(?:most\s+)?(?:correct|right|best|answer)"
     r"(?:\s+(?:one|answer|choice|option))?[\s.!*]*"
 )
+#: "24 m/s (option B)", and "London (B)" where B is London.
+_IN_BRACKETS = re.compile(
+    r"(?P<text>[^()]{1,100}?)\s*,?\s*\((?P<word>(?:option|choice|answer)\s+)?(?P<letter>[A-J])\)[\s.!*_]*",
+    re.IGNORECASE,
+)
+_LEAD = re.compile(r"[\s*_]*(?:therefore|thus|so|hence|consequently|finally|in conclusion)\b[\s,:]*", re.IGNORECASE)
 #: A letter that stands as an answer: a lower-case word behind it makes it the subject of a sentence.
 _LETTER = re.compile(
     r"(?<![\w'’])(?:([A-J])(?![\w'’])|[(\[]([a-j])[)\]])"
@@ -85,7 +92,7 @@ def score_choice(text: str, row: Mapping[str, Any]) -> Verdict:
     letters = LETTERS[: len(choices)] if choices else LETTERS
     if len(gold) != 1 or gold not in letters:
         return Verdict("error", reason=f"row {row.get('id')!r}: gold {row.get('gold')!r} is not one of {letters}")
-    plain = without_text_commands(unicodedata.normalize("NFKC", text))
+    plain = without_text_commands(unicodedata.normalize("NFKC", text)).replace("</answer>", "\n")
     statement, named = _named(final_text(plain, lambda part: _named(part, choices)[1] is not None), choices)
     if named is None:
         return Verdict("no_answer", reason="no statement of one choice in the text")
@@ -108,7 +115,8 @@ def _named(text: str, choices: Sequence[str]) -> tuple[str, set[str] | None]:
         return marked
     lines = lines_of(text)
     for line in dict.fromkeys([*lines[-1:], *lines[:1]]):
-        named = _letters_of(line, choices, alone=True)
+        lead = _LEAD.match(line)
+        named = _letters_of(line[lead.end() :] if lead else line, choices, alone=True)
         if named is not None:
             return line, named
     return "", None
@@ -119,10 +127,20 @@ def _marked(text: str, choices: Sequence[str]) -> tuple[str, set[str]] | None:
     for match in list(_MARKER.finditer(text))[: -_MAX_MARKERS - 1 : -1]:
         rest = text[match.end() : match.end() + 2000]
         statement = next(iter(lines_of(rest)), "")
-        named = None if _DENIED.match(rest) else _letters_of(statement, choices)
+        named = None if _DENIED.match(rest) else _letters_of(statement, choices) or _in_brackets(statement, choices)
         if named is not None:
             return statement, named
     return None
+
+
+def _in_brackets(statement: str, choices: Sequence[str]) -> set[str] | None:
+    """The letter named in brackets behind an answer in words, and the letter of these words if they have one."""
+    found = _IN_BRACKETS.fullmatch(statement)
+    if found is None or _OF_OTHERS.search(found["text"]) or _LETTER.search(found["text"]):
+        return None
+    by_text = _by_text(found["text"], choices)
+    # A letter alone may be a unit: "5 (A)".
+    return {found["letter"].upper(), *(by_text or ())} if found["word"] or by_text else None
 
 
 def _letters_of(statement: str, choices: Sequence[str], *, alone: bool = False) -> set[str] | None:

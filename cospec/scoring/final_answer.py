@@ -58,6 +58,14 @@ _CLAUSE_END = re.compile(
     r"|\s\((?=[a-z]{2})(?!(?:or|oder|alternatively|maybe|perhaps|possibly)\s)|,?\s(?:because|since|which|where|so|when|for|if|as)\s|,\s(?:the|we|it)\s",
     re.IGNORECASE,
 )
+#: In front of a formula with a comma behind it: a condition of the next one. Two of "if" tell cases apart.
+_CONDITION = re.compile(
+    r"(?:^|[.!?;,\n]\s*)(?:(?P<reason>since|because|as|given)|if|when|for)(?:\s+that)?\s+$", re.IGNORECASE
+)
+_CONDITION_LENGTH = 25
+#: What a tokenizer writes at the end of a turn, where special tokens were not left out.
+_END_TOKEN = re.compile(r"(?:<[|｜][^<>\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\Z")
+_END_TOKEN_LENGTH = 50
 _NEXT_PROBLEM = re.compile(
     r"\n[ \t*_#]*"
     r"(?:Q|Question|Problem|Exercise|Frage|Pregunta|Задача|Вопрос|Swali|问题|問題|โจทย์|প্রশ্ন|ప్రశ్న)"
@@ -75,8 +83,24 @@ def final_answer(text: str) -> tuple[str, ...]:
     return _stated(text) or _bare(text) or _last(text)
 
 
+def without_end_tokens(text: str) -> str:
+    """``text`` without the end-of-turn tokens it ends with: ``<|im_end|>``, ``</s>`` and the like."""
+    end = len(text)
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        token = _END_TOKEN.search(text, max(end - _END_TOKEN_LENGTH, 0), end)
+        if token is None:
+            return text[:end]
+        end = token.start()
+
+
 def after_reasoning(text: str) -> str:
-    """The last `WINDOW` characters of what follows the last ``</think>``, or of the whole text if nothing does."""
+    """The last `WINDOW` characters of what follows the last ``</think>``, or of the whole text if nothing does.
+
+    End-of-turn tokens are no part of it.
+    """
+    text = without_end_tokens(text)
     answer = text.rpartition("</think>")[2]
     return (answer if answer.strip() else text)[-WINDOW:]
 
@@ -173,4 +197,20 @@ def _bare(text: str) -> tuple[str, ...]:
 
 def _last(text: str) -> tuple[str, ...]:
     spans = all_spans(text)
-    return _run(text, spans, len(spans) - 1) if spans else ()
+    if not spans:
+        return ()
+    conditions = [*(_condition(text, span) for span in spans[:-1]), None]
+    are_cases = sum(found is not None and not found["reason"] for found in conditions) > 1
+    spans = [
+        span
+        for span, found in zip(spans, conditions, strict=True)
+        if found is None or (are_cases and not found["reason"])
+    ]
+    return _run(text, spans, len(spans) - 1)
+
+
+def _condition(text: str, span: Span) -> re.Match[str] | None:
+    """What makes a formula the condition of what follows: "Since $x > 0$, "."""
+    if not text[span.end : span.end + 5].lstrip().startswith(","):
+        return None
+    return _CONDITION.search(text, max(span.start - _CONDITION_LENGTH, 0), span.start)

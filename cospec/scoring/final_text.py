@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cospec.scoring.final_answer import joined
+from cospec.scoring.final_answer import joined, without_end_tokens
 
 # A base model that goes on with the next question of a few-shot prompt.
 _NEXT_QUESTION = re.compile(r"\n[ \t]*(?:Question|Q|Problem)[ \t]*:")
@@ -15,11 +15,12 @@ _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit)\s*\{([^{}]*)
 
 
 def final_text(text: str, answers: Callable[[str], bool] = lambda part: bool(part.strip())) -> str:
-    """The text without what is thought aloud before it and what runs on behind it.
+    """The text without what is thought aloud before it, what runs on behind it, and end-of-turn tokens.
 
     What precedes the last </think> goes; of a text that is still thinking when it ends nothing is left. So does what
     follows a line that begins with "Question:", "Q:" or "Problem:" after a part that ``answers``.
     """
+    text = without_end_tokens(text)
     _, closed, after = text.rpartition("</think>")
     if closed:
         text = after

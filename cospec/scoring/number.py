@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from cospec.scoring.amounts import LANGUAGES, Amount, amounts, plain
+from cospec.scoring.compound import are_one
 from cospec.scoring.final_answer import MAX_NEIGHBOURS, STATED, after_reasoning, is_remark, joined, own_part
 from cospec.scoring.fragments import is_fragment
 from cospec.scoring.spans import boxes, without_open_boxes
@@ -44,11 +45,6 @@ _CLAUSE_END = re.compile(
 _SKIPPED = re.compile(r"[\s*_:]*")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _OR = re.compile(r"[^.!?\n]{0,30}?(?:\b(?:oder|ou|или|au)\b|或|または|หรือ|অথবা|లేదా)[^.!?\n]{0,30}")
-#: "18 y 20", "18か20", "2時間30分"; and two amounts that are one, "18 dollars and 50 cents", "5 feet 7 inches".
-_TWO_AMOUNTS = re.compile(
-    r"\s*,?\s*(?:o|u|y|e|и|und|et|na|และ|এবং|ও|మరియు)\s+|[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[ ]?[^\W\d_]+,?[ ]and[ ]"
-    r"|[ ]?(?:(?:hour|hr|minute|min|week|day|year|month|dollar|pound|lb|gallon)s?|feet|ft|kg|km|m)\.?,?[ ]"
-)
 #: Between numbers, brackets closed and opened again; "1) 5" is an item of a list.
 _NUMBERS_ONLY = re.compile(r"[\s,;|&$(\[{]*|[\s,;|&$]*[)\]}][\s,;|&$]*[(\[{][\s$]*")
 
@@ -165,7 +161,7 @@ def _neighbours(
 
 
 def _side_by_side(gap: str) -> bool:
-    return joined(_BOX.sub(" ", gap)) or any(pattern.fullmatch(gap) for pattern in (_OR, _TWO_AMOUNTS))
+    return joined(_BOX.sub(" ", gap)) or _OR.fullmatch(gap) is not None or are_one(gap)
 
 
 def _alternative(gap: str) -> bool:

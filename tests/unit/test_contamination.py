@@ -213,3 +213,11 @@ def test_a_hundred_thousand_rows() -> None:
     fresh = rows_of([" ".join(rng.choices(vocabulary, k=60)) for _ in range(2000)])
     found = contamination(train, [*fresh, *leaked])
     assert (found.exact_ids, found.overlap_ids) == ((), tuple(row.id for row in leaked))
+
+
+@pytest.mark.parametrize("text", ["সমাধান আমার সোনার বাংলা", "సమాధానం చెప్పండి ఒక్కొక్క", "नमस्ते दुनिया आप कैसे हैं", "مَرحَبًا بك"])
+def test_words_are_not_cut_at_their_vowel_signs(text: str) -> None:
+    assert module._words(module._normal(text)) == text.split()
+    # Syllables in common are no words in common.
+    shuffled = " ".join(word[::-1] for word in text.split())
+    assert not contamination(rows_of([shuffled]), rows_of([text]), 1).overlap_ids

@@ -138,6 +138,22 @@ def test_any_text_has_a_verdict(text: str, lang: str) -> None:
     assert score_number("5", {"gold": text, "lang": lang}).kind in ("right", "wrong", "error")
 
 
+@given(st.text("0123456789.,  \u00a0/%-$ek#:", max_size=30), st.sampled_from(sorted(LANGUAGES)))
+@settings(max_examples=1000, deadline=None)
+def test_numbers_written_any_way_have_a_verdict_in_every_language(text: str, lang: str) -> None:
+    for answer in (text, f"#### {text}"):
+        assert score_number(answer, {"gold": "5", "lang": lang}).kind in ("right", "wrong", "no_answer")
+
+
+@pytest.mark.parametrize("lang", sorted(LANGUAGES))
+@given(st.integers(0, 10**12), st.integers(1, 99))
+@settings(max_examples=30, deadline=None)
+def test_english_groups_and_decimals_are_read_in_every_language(lang: str, number: int, cents: int) -> None:
+    row = {"gold": f"{number}.{cents:02d}", "lang": lang}
+    assert score_number(f"#### {number:,}.{cents:02d}", row).is_right
+    assert score_number(f"#### {number:,}", row | {"gold": str(number)}).is_right
+
+
 @pytest.mark.parametrize(
     "text", ["7" * 2_000_000, "1," * 500_000, "-" * 300_000, "answer is " * 100_000, "1 or " * 20_000]
 )
