@@ -113,7 +113,11 @@ def _checked(path: str, questions: Mapping[str, Mapping[str, Any]]) -> list[dict
             raise ValueError(f"{where}: 'answers' must be a list of texts, one for each turn")
         if not 0 < len(answers) <= len(questions[str(row["id"])]["turns"]):
             raise ValueError(f"{where}: {len(answers)} answers, which are more than the turns or none")
+        if str(row["id"]) in {str(other["id"]) for other in rows}:
+            raise ValueError(f"{where}: the id {row['id']!r} is there twice: give each question one row")
         rows.append(row)
+    if not rows:
+        raise ValueError(f"{path}: no rows: write one object per line, the answers that are to be rated")
     return rows
 
 
@@ -132,13 +136,32 @@ def main() -> None:
         rows = _checked(options.rows, questions)
         client = connect(options.base_url)
     except ValueError as error:
-        sys.exit(f"cospec: error: {error}")
+        print(f"cospec: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(_judge_all(client, options.model, rows, questions))
+
+
+def _judge_all(
+    client: OpenAI, model: str, rows: Sequence[Mapping[str, Any]], questions: Mapping[str, Mapping[str, Any]]
+) -> int:
+    """Print the judgements as they come; the exit status, 1 where the endpoint failed for a row."""
+    from openai import OpenAIError
+
     judgements: list[Judgement] = []
-    for judgement in judge_rows(client, options.model, rows, questions):
-        judgements.append(judgement)
-        print(dumps(asdict(judgement)), flush=True)
+    failed = 0
+    for row in rows:
+        try:
+            for judgement in judge_rows(client, model, [row], questions):
+                judgements.append(judgement)
+                print(dumps(asdict(judgement)), flush=True)
+        # The other rows may fare better, and what was judged is kept.
+        except OpenAIError as error:
+            failed += 1
+            print(f"cospec: error: {row['id']}: {error}", file=sys.stderr)
     unread = sum(judgement.rating is None for judgement in judgements)
-    print(f"mean rating {mean_rating(judgements)} over {len(judgements)} turns, {unread} unreadable", file=sys.stderr)
+    mean, turns = mean_rating(judgements), f"{len(judgements)} turns, {unread} unreadable, {failed} rows failed"
+    print(f"mean rating {mean} over {turns}" if judgements else f"nothing was rated: {turns}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

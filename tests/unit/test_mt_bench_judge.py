@@ -141,6 +141,24 @@ def test_a_file_of_answers_is_rated(endpoint: Endpoint, tmp_path: Path) -> None:
 )
 def test_rows_that_do_not_fit_are_refused(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     done = run(tmp_path, "http://127.0.0.1:9/v1", row)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_file_and_a_repeated_id_are_refused(tmp_path: Path) -> None:
+    row = {"id": "mt_bench/81", "answers": ["7"]}
+    for rows, message in (([], "answers.jsonl: no rows"), ([row, row], "answers.jsonl:2: the id 'mt_bench/81'")):
+        done = run(tmp_path, "http://127.0.0.1:9/v1", *rows)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9/v1"])
+def test_an_endpoint_that_fails_is_told_without_a_traceback(tmp_path: Path, url: str) -> None:
+    pytest.importorskip("openai")
+    done = run(tmp_path, url, {"id": "mt_bench/81", "answers": ["7"]})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "mt_bench/81: Connection error." in done.stderr
+    assert "nothing was rated: 0 turns, 0 unreadable, 1 rows failed" in done.stderr
     assert "Traceback" not in done.stderr
