@@ -32,5 +32,5 @@ def test_rows_are_read_from_it_unless_a_path_is_given(tmp_path: Path, monkeypatc
 
 def test_a_mistyped_directory_is_refused_and_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "nope"))
-    with pytest.raises(ValueError, match="COSPEC_DATA is .*nope', which is no directory"):
+    with pytest.raises(ValueError, match=r"COSPEC_DATA is .*nope', which is no directory"):
         local_copy("gsm8k")
