@@ -9,8 +9,9 @@ In this order:
 4. Pieces are chosen by what they define. For each name that the tests use: the last block (of stretches the first,
    since models without a fence go on with something else) that defines it at its left margin by `def`, `class` or
    assignment; else one that imports it; else one with such a method; else one that only has its head. For each name
-   that the chosen use and lack, the same again. They are put together in the order of the text. An import from a module that holds the answer, calls of
-   it and `f = wrapped(f)` define nothing. If no piece defines any of the names, all are taken together.
+   that the chosen use and lack, the same again. They are put together in the order of the text. An import from a module
+   that holds the answer, calls of it and `f = wrapped(f)` define nothing. If no piece defines any of the names, all are
+   taken together.
    A script has no names: there the last block (the first stretch) that reads input counts, else one that prints, else
    one that is code, with what it needs.
 5. Pieces that only go on with the prompt's function are put behind the prompt; those that define it anew stand on their
