@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cospec.cli.options import JsonOption, PromptsOption, SeedOption
+from cospec.cli.options import JsonOption, PromptsOption
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
@@ -32,7 +32,7 @@ def command(
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="The task's split.")] = None,
     num: Annotated[int | None, typer.Option("--num", help="The task's first rows only.")] = None,
-    seed: SeedOption = 0,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of a generated task's rows (0).")] = None,
     n: Annotated[int, typer.Option("--n", help="Words in a run that counts as an overlap.")] = 13,
     json: JsonOption = False,
 ) -> None:
@@ -44,9 +44,9 @@ def command(
 
     if (prompts is None) == (task is None):
         raise ValueError("evaluation problems come from --prompts FILE.jsonl or from --task NAME: give one of the two")
-    if task is None and (data, split, num) != (None, None, None):
-        raise ValueError("--data, --split and --num choose rows of a --task: leave them out with --prompts")
-    found = contamination(_train_rows(train), _eval_rows(prompts, task, data, split, num, seed), n)
+    if task is None and (data, split, num, seed) != (None,) * 4:
+        raise ValueError("--data, --split, --num and --seed choose rows of a --task: leave them out with --prompts")
+    found = contamination(_train_rows(train), _eval_rows(prompts, task, data, split, num, seed or 0), n)
     if json:
         typer.echo(dumps(found.to_json()))
     else:

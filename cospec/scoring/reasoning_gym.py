@@ -41,6 +41,9 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
     dataset, entry = row.get("dataset"), row.get("entry")
     if not isinstance(dataset, str) or not isinstance(entry, Mapping):
         return Verdict("error", reason=f"row {row.get('id')!r} has no 'dataset' and 'entry' of a generated problem")
+    gold = entry.get("answer")
+    if isinstance(gold, str) and gold and not may_be_evaluated(dataset, gold):
+        return Verdict("error", reason=f"row {row.get('id')!r}: the library's own answer cannot be judged: {gold}")
     answer = final_answer(text)
     if answer is None:
         return Verdict("no_answer", reason="no <answer>...</answer> in the text")
@@ -50,7 +53,6 @@ def score_reasoning_gym(text: str, row: Mapping[str, Any]) -> Verdict:
     if not may_be_evaluated(dataset, answer):
         return Verdict("wrong", answer, "the answer is neither a plain literal nor a plain formula")
     verdict: Verdict = _judge().score(dataset, answer, entry)
-    gold = entry.get("answer")
     if not verdict.is_failure or not isinstance(gold, str) or _judge().score(dataset, gold, entry).is_failure:
         return verdict
     # A failure is masked in training: an answer must not be able to choose that instead of being wrong.

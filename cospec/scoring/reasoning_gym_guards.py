@@ -1,6 +1,7 @@
 """What the reasoning-gym library's scorers let through and must not: looked at before they are asked.
 
-Some compare with a tolerance that a guess meets, drop a sign, or pass over what they cannot read.
+Some compare with a tolerance that a guess meets, drop a sign, or pass over what they cannot read or what stands behind
+the right answer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _NO_NUMBER = re.compile(r"(?<![a-z])[+-]?(?:nan|inf|infinity)[ij]?(?![a-z])", re
 _ARITHMETIC = re.compile(r"[\d\s+\-*/()]+")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
 _SIGNED = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
+_WORDS = re.compile(r"[a-z]+", re.IGNORECASE)
+_FRACTION_WORDS = {"frac", "dfrac"}
 _EMPTY = ('""', "''")
 
 
@@ -100,13 +103,52 @@ def _one_number(answer: str, entry: Entry) -> str | None:
     return None if found == {_number(str(entry["answer"]))} else f"expected {entry['answer']} and no other number"
 
 
+def _decimal(answer: str, entry: Entry) -> str | None:
+    # The library accepts three decimals, though twelve digits are asked for. It rounds each step to twelve, which can
+    # put its own answer off by 1e-10 and more.
+    found, expected = _number(answer), _number(str(entry["answer"]))
+    if found is None or expected is None or abs(found - expected) > abs(expected) / 10**9:
+        return f"expected {entry['answer']}"
+    return None
+
+
+def _same_words(answer: str, entry: Entry) -> str | None:
+    # The library adds up credit for each right word or letter, and passes over what follows.
+    expected = str(entry["answer"])
+    return None if _words(answer) == _words(expected) else f"expected {expected}"
+
+
+def _words(text: str) -> list[str]:
+    return text.casefold().replace(",", " ").split()
+
+
+def _one_fraction(answer: str, entry: Entry) -> str | None:
+    # The library reads a LaTeX fraction and passes over what follows.
+    if len(re.findall(r"\d+", answer)) != 2 or not set(_WORDS.findall(answer)) <= _FRACTION_WORDS:
+        return "one fraction and nothing else is expected"
+    return None
+
+
+def _one_point(answer: str, entry: Entry) -> str | None:
+    # The library reads the first two numbers between commas.
+    if answer.count(",") != str(entry["answer"]).count(","):
+        return f"expected {entry['answer']} and nothing else"
+    return None
+
+
 _GUARDS: Mapping[str, Callable[[str, Entry], str | None]] = {
+    "advanced_geometry": _one_point,
     "coin_flip": _probability,
     "countdown": _formula,
+    "decimal_arithmetic": _decimal,
+    "fraction_simplification": _one_fraction,
     "gsm_symbolic": _one_number,
+    "letter_jumble": _same_words,
     "number_sorting": _sorted_numbers,
     "polynomial_equations": _roots,
     "puzzle24": _puzzle24,
+    "spell_backward": _same_words,
+    "word_sorting": _same_words,
 }
 GUARDED = frozenset(_GUARDS)
 """Data sets whose scorer is known to be lenient."""

@@ -24,7 +24,8 @@ def judge(dataset: str, answer: str, entry: dict[str, Any]) -> Verdict:
     except _MALFORMED as error:
         scorer.score_answer(whole["answer"], whole)
         return Verdict("wrong", answer, f"the library cannot read the answer ({type(error).__name__}: {error})")
-    if credit >= FULL_CREDIT:
+    # Credit that is added up letter by letter can come to more.
+    if credit == FULL_CREDIT:
         return Verdict("right", answer)
     return Verdict("wrong", answer, f"credit {credit:.3g} of 1")
 

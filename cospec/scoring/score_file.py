@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from cospec.jsonl import read_numbered_jsonl
+from cospec.scoring.amounts import LANGUAGES
 from cospec.scoring.custom import safe_score
 from cospec.scoring.golds import unfit_reason
 from cospec.scoring.process import ScoringProcess
@@ -80,7 +81,17 @@ def read_task_answers(file: Path, name: str, data: Path | None, revision: str | 
         missing = [field for field in task.row_fields if row.row.get(field) in (None, "")]
         if missing:
             raise ValueError(f"{file}:{row.line}: task {name!r} needs the field {missing[0]!r} in every row")
+        if "lang" in task.row_fields and row.row["lang"] not in _languages(task):
+            raise ValueError(
+                f"{file}:{row.line}: lang is {row.row['lang']!r}, and task {name!r} has {', '.join(_languages(task))}: "
+                "mend the row or choose its task"
+            )
     return rows
+
+
+def _languages(task: Task) -> list[str]:
+    assert isinstance(task.source, Published)
+    return sorted({part.label for parts in task.source.parts.values() for part in parts})
 
 
 def _distinct(rows: Iterable[AnswerRow], file: Path) -> list[AnswerRow]:
@@ -109,6 +120,8 @@ def _answer(raw: Mapping[str, Any], number: int, where: str, scorer: str, text_f
     for fields in _NEEDS.get(scorer, ()):
         if not any(_is_given(raw.get(field)) for field in fields):
             raise ValueError(f"{where}: no {' or '.join(fields)}, which the scorer {scorer!r} reads: add it to the row")
+    if scorer == "number" and raw.get("lang") not in (None, "", *LANGUAGES):
+        raise ValueError(f"{where}: unknown lang {raw['lang']!r}: use one of {', '.join(sorted(LANGUAGES))}")
     golds = raw.get("golds")
     if golds is not None and not (isinstance(golds, list) and all(isinstance(gold, str) for gold in golds)):
         raise ValueError(f"{where}: golds is {golds!r}: it must be a list of texts")

@@ -10,7 +10,14 @@ VARIABLE = "COSPEC_DATA"
 
 
 def local_copy(task: str) -> Path | None:
-    """The folder of a task (`mgsm` for `mgsm:de`) in that directory, None where there is none."""
+    """The folder of a task (`mgsm` for `mgsm:de`) in that directory, None where there is none.
+
+    ValueError where the variable names no directory.
+    """
     directory = os.environ.get(VARIABLE)
-    folder = Path(directory) / task.partition(":")[0] if directory else None
-    return folder if folder is not None and folder.is_dir() else None
+    if not directory:
+        return None
+    if not Path(directory).is_dir():
+        raise ValueError(f"{VARIABLE} is {directory!r}, which is no directory: mend it, or unset it for the Hub's rows")
+    folder = Path(directory) / task.partition(":")[0]
+    return folder if folder.is_dir() else None

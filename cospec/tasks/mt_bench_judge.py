@@ -3,7 +3,8 @@
     python -m cospec.tasks.mt_bench_judge --rows answers.jsonl --base-url http://localhost:8000/v1 --model NAME
 
 Rows are {"id", "answers": [first, second]}, ids as in the task's prompt rows. Prints {"id", "turn", "rating",
-"judgement"} per turn, and the mean rating on stderr. The key is taken from OPENAI_API_KEY.
+"judgement"} per turn, or appends them to the file --out, whose turns are not judged again; the mean rating goes to
+stderr. The key is taken from OPENAI_API_KEY.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from cospec.jsonl import dumps, read_numbered_jsonl
 
@@ -67,10 +69,18 @@ def parse_rating(text: str) -> float | None:
 
 
 def judge_answers(
-    client: OpenAI, model: str, id: str | int, turns: Sequence[str], answers: Sequence[str], references: Sequence[str]
+    client: OpenAI,
+    model: str,
+    id: str | int,
+    turns: Sequence[str],
+    answers: Sequence[str],
+    references: Sequence[str],
+    judged: Collection[int] = (),
 ) -> Iterator[Judgement]:
-    """One judgement per answer, asked for at temperature 0."""
+    """One judgement per answer, asked for at temperature 0; turns that are ``judged`` are left out."""
     for turn in range(1, len(answers) + 1):
+        if turn in judged:
+            continue
         content = judge_prompt(turns, answers[:turn], references)
         reply = client.chat.completions.create(
             model=model, messages=[{"role": "user", "content": content}], temperature=0.0
@@ -86,15 +96,6 @@ def connect(base_url: str, timeout_s: float = 120.0) -> OpenAI:
     except ImportError as error:
         raise ValueError("the judge needs the package openai: pip install 'cospec[eval]'") from error
     return OpenAI(base_url=base_url, api_key=os.environ.get("OPENAI_API_KEY", "none"), timeout=timeout_s)
-
-
-def judge_rows(
-    client: OpenAI, model: str, rows: Iterable[Mapping[str, Any]], questions: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Judgement]:
-    """Judgements of {"id", "answers"} rows; ``questions`` are the task's extra fields by id."""
-    for row in rows:
-        question = questions[str(row["id"])]
-        yield from judge_answers(client, model, row["id"], question["turns"], row["answers"], question["reference"])
 
 
 def mean_rating(judgements: Iterable[Judgement]) -> float | None:
@@ -113,7 +114,11 @@ def _checked(path: str, questions: Mapping[str, Mapping[str, Any]]) -> list[dict
             raise ValueError(f"{where}: 'answers' must be a list of texts, one for each turn")
         if not 0 < len(answers) <= len(questions[str(row["id"])]["turns"]):
             raise ValueError(f"{where}: {len(answers)} answers, which are more than the turns or none")
+        if str(row["id"]) in {str(other["id"]) for other in rows}:
+            raise ValueError(f"{where}: the id {row['id']!r} is there twice: give each question one row")
         rows.append(row)
+    if not rows:
+        raise ValueError(f"{path}: no rows: write one object per line, the answers that are to be rated")
     return rows
 
 
@@ -124,21 +129,60 @@ def main() -> None:
     parser.add_argument("--base-url", required=True, help="the OpenAI-compatible endpoint, such as http://host:8000/v1")
     parser.add_argument("--model", required=True, help="the judge's name at the endpoint")
     parser.add_argument("--data", help="local rows of MT-Bench instead of the Hub's")
+    parser.add_argument("--out", help="append judgements to this file, and leave out the turns that it has")
     options = parser.parse_args()
     from cospec.task_set import load_task
 
     try:
         questions = {str(row.id): row.extra for row in load_task("mt_bench", path=options.data).rows}
         rows = _checked(options.rows, questions)
+        kept = _kept(options.out)
         client = connect(options.base_url)
     except ValueError as error:
-        sys.exit(f"cospec: error: {error}")
-    judgements: list[Judgement] = []
-    for judgement in judge_rows(client, options.model, rows, questions):
-        judgements.append(judgement)
-        print(dumps(asdict(judgement)), flush=True)
+        print(f"cospec: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    with open(options.out, "a", encoding="utf-8") if options.out else nullcontext(sys.stdout) as out:
+        sys.exit(_judge_all(client, options.model, rows, questions, kept, out))
+
+
+def _kept(path: str | None) -> list[Judgement]:
+    """The judgements of an earlier run."""
+    if path is None or not os.path.exists(path):
+        return []
+    try:
+        return [Judgement(**row) for _, row in read_numbered_jsonl(path)]
+    except TypeError as error:
+        raise ValueError(f"{path} holds something other than judgements ({error}): give --out another file") from error
+
+
+def _judge_all(
+    client: OpenAI,
+    model: str,
+    rows: Sequence[Mapping[str, Any]],
+    questions: Mapping[str, Mapping[str, Any]],
+    kept: Sequence[Judgement],
+    out: TextIO,
+) -> int:
+    """Write the judgements as they come; the exit status, 1 where the endpoint failed for a row."""
+    from openai import OpenAIError
+
+    judgements = list(kept)
+    failed = 0
+    for row in rows:
+        turns, references = questions[str(row["id"])]["turns"], questions[str(row["id"])]["reference"]
+        judged = [one.turn for one in kept if str(one.id) == str(row["id"])]
+        try:
+            for judgement in judge_answers(client, model, row["id"], turns, row["answers"], references, judged):
+                judgements.append(judgement)
+                print(dumps(asdict(judgement)), file=out, flush=True)
+        # The other rows may fare better, and what was judged is kept.
+        except OpenAIError as error:
+            failed += 1
+            print(f"cospec: error: {row['id']}: {error}", file=sys.stderr)
     unread = sum(judgement.rating is None for judgement in judgements)
-    print(f"mean rating {mean_rating(judgements)} over {len(judgements)} turns, {unread} unreadable", file=sys.stderr)
+    mean, counts = mean_rating(judgements), f"{len(judgements)} turns, {unread} unreadable, {failed} rows failed"
+    print(f"mean rating {mean} over {counts}" if judgements else f"nothing was rated: {counts}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -379,6 +379,7 @@ def test_overlap_of_two_files(tmp_path: Path) -> None:
     for options, message in (
         ((), "give one of the two"),
         (("--prompts", evaluated, "--num", "3"), "leave them out with --prompts"),
+        (("--prompts", evaluated, "--seed", "7"), "leave them out with --prompts"),
         (("--prompts", evaluated, "--n", "0"), "n is 0"),
     ):
         assert_refused(run_here("overlap", "--train", train, *options), message)

@@ -34,6 +34,19 @@ import atexit, os
 total = sum(map(int, input().split()))
 atexit.register(lambda: os.write(1, str(total).encode()))
 """
+OWN_STREAM = """
+import io, os, sys
+class Fast(io.IOBase):
+    def __init__(self, descriptor):
+        self.descriptor, self.held = descriptor, io.BytesIO()
+    def write(self, text):
+        return self.held.write(text.encode())
+    def flush(self):
+        os.write(self.descriptor, self.held.getvalue())
+        self.held = io.BytesIO()
+sys.stdout = Fast(sys.stdout.fileno())
+print(sum(map(int, input().split())))
+"""
 ADDER = "a, b = map(int, input().split())\nprint(a + b)\n"
 
 
@@ -47,6 +60,7 @@ ADDER = "a, b = map(int, input().split())\nprint(a + b)\n"
         (MAIN, "right", ""),
         (THREAD, "right", ""),
         (AT_EXIT, "right", ""),
+        (OWN_STREAM, "right", ""),
         (ADDER + "exit()\n", "right", ""),
         (ADDER + "import sys\nsys.exit(0)\n", "right", ""),
         (ADDER + "import sys\nsys.stdout.close()\n", "right", ""),
@@ -58,7 +72,8 @@ ADDER = "a, b = map(int, input().split())\nprint(a + b)\n"
         (ADDER + "import sys\nsys.exit(3)\n", "wrong", "test 1 of 2: exit status 3"),
         (ADDER + "raise ValueError('late')\n", "wrong", "test 1 of 2: exit status 1: ValueError: late"),
         ("print(3)\n", "wrong", "test 2 of 2: line 1 is '3', expected '30'"),
-        ("a, b = map(int, input().split())\nprint(float(a + b))\n", "wrong", "line 1 is '3.0', expected '3'"),
+        ("a, b = map(int, input().split())\nprint(float(a + b))\n", "right", ""),
+        ("a, b = map(int, input().split())\nprint(a + b + 0.5)\n", "wrong", "line 1 is '3.5', expected '3'"),
         ("print(int(input()) + int(input()))\n", "wrong", "ValueError"),
         ("input()\n", "wrong", "0 lines, expected 1"),
         (ADDER + "input()\n", "wrong", "EOFError"),
@@ -80,17 +95,25 @@ def test_scripts_are_judged_by_what_they_print(text: str, kind: str, reason: str
         ("1 \n2\t\n\n\n", "1\n2", True),
         ("1\r\n2\r\n", "1\n2\n", True),
         ("", "\n\n", True),
-        (" 1", "1", False),
+        ("\n 1", "1", True),
         ("1\n\n2", "1\n2", False),
-        ("1.0", "1", False),
-        ("01", "1", False),
-        ("1e3", "1000", False),
+        ("1.0", "1", True),
+        ("0.50 3", "0.5   3.0", True),
+        ("1e-05", "0.00001", True),
+        ("-0", "0", True),
+        ("0.1", "0.10000000000000001", False),
+        ("1 x", "1.0 x", False),
+        ("a  b", "a b", False),
+        ("1 2", "1", False),
+        ("nan", "1", False),
+        ("sNaN", "1", False),
+        ("1e9999999999999999999999", "1", False),
         ("YES", "Yes", False),
         ("1\n2\n3", "1\n2", False),
         ("1", "1\n2", False),
     ],
 )
-def test_output_is_compared_line_by_line_as_text(printed: str, expected: str, same: bool) -> None:
+def test_output_is_compared_line_by_line_as_text_or_numbers(printed: str, expected: str, same: bool) -> None:
     assert (difference(printed, expected) is None) == same
 
 

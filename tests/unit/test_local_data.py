@@ -28,3 +28,9 @@ def test_rows_are_read_from_it_unless_a_path_is_given(tmp_path: Path, monkeypatc
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     assert load_task("gsm8k").rows[0].gold == "3"
     assert load_task("gsm8k", path=tmp_path / "other").rows[0].gold == "4"
+
+
+def test_a_mistyped_directory_is_refused_and_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nope"))
+    with pytest.raises(ValueError, match=r"COSPEC_DATA is .*nope', which is no directory"):
+        local_copy("gsm8k")

@@ -111,13 +111,14 @@ def test_a_real_client_asks_once_a_turn(endpoint: Endpoint) -> None:
     assert "Name another." in endpoint.asked[1]["messages"][0]["content"]
 
 
-def run(tmp_path: Path, url: str, *rows: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, url: str, *rows: dict[str, Any], out: Path | None = None) -> subprocess.CompletedProcess[str]:
     (tmp_path / "question.jsonl").write_text(
         '{"question_id": 81, "category": "x", "turns": ["Name a prime.", "Another."]}\n'
     )
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = [sys.executable, "-m", "cospec.tasks.mt_bench_judge", "--rows", str(tmp_path / "answers.jsonl")]
     command += ["--base-url", url, "--model", "judge-1", "--data", str(tmp_path)]
+    command += ["--out", str(out)] if out else []
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
@@ -141,6 +142,36 @@ def test_a_file_of_answers_is_rated(endpoint: Endpoint, tmp_path: Path) -> None:
 )
 def test_rows_that_do_not_fit_are_refused(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     done = run(tmp_path, "http://127.0.0.1:9/v1", row)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_empty_file_and_a_repeated_id_are_refused(tmp_path: Path) -> None:
+    row = {"id": "mt_bench/81", "answers": ["7"]}
+    for rows, message in (([], "answers.jsonl: no rows"), ([row, row], "answers.jsonl:2: the id 'mt_bench/81'")):
+        done = run(tmp_path, "http://127.0.0.1:9/v1", *rows)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9/v1"])
+def test_an_endpoint_that_fails_is_told_without_a_traceback(tmp_path: Path, url: str) -> None:
+    pytest.importorskip("openai")
+    done = run(tmp_path, url, {"id": "mt_bench/81", "answers": ["7"]})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "mt_bench/81: Connection error." in done.stderr
+    assert "nothing was rated: 0 turns, 0 unreadable, 1 rows failed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_rerun_asks_only_for_what_is_not_there(endpoint: Endpoint, tmp_path: Path) -> None:
+    pytest.importorskip("openai")
+    endpoint.replies[:] = ["Rating: [[6]]", "Rating: [[9]]"]
+    out = tmp_path / "judged.jsonl"
+    for answers in (["7"], ["7", "11"], ["7", "11"]):
+        done = run(tmp_path, endpoint.url, {"id": "mt_bench/81", "answers": answers}, out=out)
+        assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["turn"] for line in out.read_text().splitlines()] == [1, 2]
+    assert "mean rating 7.5 over 2 turns" in done.stderr
+    assert len(endpoint.asked) == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from cospec.scoring.amounts import LANGUAGES
 from cospec.scoring.number import check_gold, read_gold, score_number
+from cospec.scoring.score_file import read_task_answers
 
 DIGITS = {"bn": "০১২৩৪৫৬৭৮৯", "te": "౦౧౨౩౪౫౬౭౮౯", "th": "๐๑๒๓๔๕๖๗๘๙", "hi": "०१२३४५६७८९"}
 #: Separators of thousands and the decimal sign.
@@ -159,3 +162,16 @@ def test_english_groups_and_decimals_are_read_in_every_language(lang: str, numbe
 )
 def test_megabytes_of_text_are_read_in_no_time(text: str) -> None:
     assert score_number(text, {"gold": "5"}).kind in ("wrong", "no_answer")
+
+
+def test_rows_in_a_language_that_the_task_has_not_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    for lang, name, message in (
+        ("fr", "mgsm:de", "rows.jsonl:1: lang is 'fr', and task 'mgsm:de' has de:"),
+        ("DE", "mgsm", "rows.jsonl:1: unknown lang 'DE': use one of bn, de"),
+    ):
+        file.write_text(json.dumps({"id": 1, "gold": "5", "lang": lang, "text": "5"}) + "\n")
+        with pytest.raises(ValueError, match=message):
+            read_task_answers(file, name, None)
+    file.write_text(json.dumps({"id": 1, "gold": "5", "lang": "de", "text": "5"}) + "\n")
+    assert read_task_answers(file, "mgsm:de", None) == read_task_answers(file, "mgsm", None)

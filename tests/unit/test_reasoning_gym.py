@@ -116,11 +116,22 @@ def test_a_text_that_knows_nothing_is_right_only_where_it_is_the_answer_of_many_
         ("number_sorting", "['-1.5', '20.0']", ["['-1.5', '20.0']"], ['["-1.5", "2_0"]', "['20.0', '-1.5']"]),
         ("polynomial_equations", "", ['""', "''"], ["0", "no solution", "x", "[]", "none, 5"]),
         ("polynomial_equations", "-1.5, 2.0", ["-1.5, 2.0", "2,-1.5"], ["-1.5", "-1.5, 2.0, junk", "-1.5, 2.0, 3"]),
+        ("decimal_arithmetic", "1.95966590389", ["1.959665903891"], ["1.960", "1.9597", "1.959665", "2"]),
+        ("decimal_arithmetic", "0", ["0.000"], ["0.0009", "0.001"]),
+        ("spell_backward", "drazzis", ["Drazzis"], ["drazziss", "drazzis or else", "drazzi", "sdrazzis"]),
+        ("letter_jumble", "that the Day", ["that the Day", "that\nthe day"], ["that the Day s", "that the"]),
+        ("word_sorting", "Foo, bar", ["Foo, bar", "Foo,bar"], ["foo, bar", "Foo, bar, zoo", "bar, Foo", "Foo"]),
+        ("fraction_simplification", "$1/2$", ["1/2", r"\frac{1}{2}", r"$\dfrac{1}{2}$"], [
+            r"\frac{1}{2} or \frac{1}{3}", r"\frac{1}{2} maybe", r"\frac{1}{2}, 3", "1/3", "-1/2", r"-\frac{1}{2}"]),
+        ("advanced_geometry", "(0.750, 0.000)", ["(0.75, 0)", "0.750, 0.000"], [
+            "(0.75, 0), (1, 2)", "0.75, 0, 1", "(0.75, 0) or (1, 2)", "0.75"]),
         ("gsm_symbolic", "1200", ["$1200", "1200 apples", "1200.0"], ["-1200", "1200 or 1300", "1", "1200*1"]),
     ],
 )  # fmt: skip
 def test_lenient_scorers_of_the_library_are_guarded(name: str, gold: str, right: list[str], wrong: list[str]) -> None:
-    metadata = {"source_dataset": name, "direction": "ascending"}
+    metadata = {"source_dataset": name, "direction": "ascending", "sorted_words": gold.split(", ")}
+    metadata |= {"simplified_numerator": 1, "simplified_denominator": 2, "numerator": 2, "denominator": 4}
+    metadata |= {"task_type": "orthocenter", "ortho": ("3/4", "0")}
     row = {"dataset": name, "entry": {"question": "?", "answer": gold, "metadata": metadata}}
     for answer in right:
         assert score(f"<answer>{answer}</answer>", row).is_right, answer
@@ -225,6 +236,13 @@ def test_the_last_pair_of_tags_holds_the_answer(text: str, answer: str | None) -
     from cospec.scoring.reasoning_gym import final_answer
 
     assert final_answer(text) == answer
+
+
+def test_integrals_that_the_library_has_not_solved_are_dropped() -> None:
+    task = load_task("reasoning_gym:intermediate_integration", num=20, seed=3)
+    assert task.info.dropped
+    assert all("cannot be judged" in dropped.reason and "Integral(" in dropped.reason for dropped in task.info.dropped)
+    assert not [row.gold for row in task.rows if "Integral(" in (row.gold or "")]
 
 
 def test_partial_credit_is_wrong() -> None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from cospec.scoring.code.lines import Statement, statements
 
 _DEFINITION = re.compile(r"(?:async\s+)?(def|class)\s+(\w+)")
+# What stands in for a body that is still to be written, and where it stands behind a head on the same line.
+_PLACEHOLDER = re.compile(r'(?:\.{3}|pass|""|raise\s+NotImplementedError\b.*)\s*;?$')
+_PLACEHOLDER_BEHIND_HEAD = re.compile(rf":\s*{_PLACEHOLDER.pattern}")
 _IMPORT = re.compile(r"(?:from\s+\S+\s+)?import\s+(.*)")
 _ASSIGNMENT = re.compile(r"\(?([\w\s,*]{1,500}?)\)?\s{0,9}(?::[^=]{0,500})?=(?!=)")
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -26,18 +29,20 @@ class Bindings:
     """Names of a piece of code.
 
     ``defined`` are those of its functions, classes and variables, ``imported`` those of its imports, ``nested`` those
-    of functions and classes inside others; ``needed`` are those that it uses and does not bind anywhere.
+    of functions and classes inside others; ``stubs`` are functions and classes of which only heads and placeholders
+    are there; ``needed`` are the names that it uses and does not bind anywhere.
     """
 
     defined: frozenset[str]
     imported: frozenset[str]
     nested: frozenset[str]
+    stubs: frozenset[str]
     needed: frozenset[str]
 
     @property
     def all(self) -> frozenset[str]:
         """What other code can have from it."""
-        return self.defined | self.imported
+        return self.defined | self.imported | self.stubs
 
 
 def bindings(lines: Sequence[str]) -> Bindings:
@@ -45,17 +50,25 @@ def bindings(lines: Sequence[str]) -> Bindings:
     defined: set[str] = set()
     imported: set[str] = set()
     nested: set[str] = set()
+    begun: set[str] = set()
     used: set[str] = set()
     bound: set[str] = set()
     scope: int | None = None
+    name = ""
     for statement in statements(lines):
         if scope is not None and statement.indent <= scope:
             scope = None
         used.update(_NAME.findall(f"{statement.text} {statement.formatted}"))
         bound |= _bound(statement)
-        if definition := _DEFINITION.match(statement.text):
-            (defined if scope is None else nested).add(definition[2])
-            scope = statement.indent if scope is None else scope
+        definition = _DEFINITION.match(statement.text)
+        if definition and scope is None:
+            name, scope = definition[2], statement.indent
+            begun.add(name)
+        elif definition:
+            nested.add(definition[2])
+        if scope is not None and not _is_stub_line(statement):
+            defined.add(name)
+        if definition:
             continue
         for part in statement.text.split(";"):
             names = _imported(part.strip())
@@ -63,8 +76,14 @@ def bindings(lines: Sequence[str]) -> Bindings:
             if scope is None:
                 imported |= names
                 defined |= _assigned(part.strip())
-    bound |= defined | imported | nested
-    return Bindings(*map(frozenset, (defined, imported, nested, used - bound - _NOT_NEEDED)))
+    bound |= begun | defined | imported | nested
+    return Bindings(*map(frozenset, (defined, imported, nested, begun - defined, used - bound - _NOT_NEEDED)))
+
+
+def _is_stub_line(statement: Statement) -> bool:
+    if _DEFINITION.match(statement.text):
+        return statement.opens_block or bool(_PLACEHOLDER_BEHIND_HEAD.search(statement.text))
+    return statement.text.startswith("@") or bool(_PLACEHOLDER.match(statement.text))
 
 
 def _imported(statement: str) -> set[str]:

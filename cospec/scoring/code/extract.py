@@ -1,16 +1,17 @@
 """From a model's text to the program in it.
 
 In this order:
-1. Reasoning up to the last `</think>` is dropped; of `[BEGIN]` ... `[DONE]` or `[PYTHON]` ... `[/PYTHON]` the inside is
-   taken.
+1. Tokens that end a text and reasoning up to the last `</think>` are dropped; of `[BEGIN]` ... `[DONE]` or `[PYTHON]`
+   ... `[/PYTHON]` the inside is taken.
 2. A text that goes on where the prompt's function broke off is cut where that function ends.
 3. Any other is taken apart into pieces: the fenced blocks said to be Python, or not said to be anything; where none of
    them defines what the tests use, the stretches of code outside of fences.
 4. Pieces are chosen by what they define. For each name that the tests use: the last block (of stretches the first,
    since models without a fence go on with something else) that defines it at its left margin by `def`, `class` or
-   assignment; else one that imports it; else one with such a method. For each name that the chosen use and lack, the
-   same again. They are put together in the order of the text. An import from a module that holds the answer, calls of
-   it and `f = wrapped(f)` define nothing. If no piece defines any of the names, all are taken together.
+   assignment; else one that imports it; else one with such a method; else one that only has its head. For each name
+   that the chosen use and lack, the same again. They are put together in the order of the text. An import from a module
+   that holds the answer, calls of it and `f = wrapped(f)` define nothing. If no piece defines any of the names, all are
+   taken together.
    A script has no names: there the last block (the first stretch) that reads input counts, else one that prints, else
    one that is code, with what it needs.
 5. Pieces that only go on with the prompt's function are put behind the prompt; those that define it anew stand on their

@@ -28,7 +28,8 @@ def chosen(
     harmless = [
         index for index in order if all(index <= roots.get(name, index) for name in found[index].all & set(names))
     ]
-    suppliers = {name: index for index in harmless for name in found[index].imported}
+    suppliers = {name: index for index in harmless for name in found[index].stubs}
+    suppliers |= {name: index for index in harmless for name in found[index].imported}
     suppliers |= {name: index for index in harmless for name in found[index].defined}
     taken = _with_suppliers(found, set(roots.values()), suppliers, set(given))
     return [pieces[index] for index in sorted(taken)]
@@ -38,7 +39,7 @@ def _definers(found: Sequence[Bindings], names: Collection[str], order: Sequence
     """The piece from which each name comes; the last in ``order`` of those that define it best."""
     definers: dict[str, int] = {}
     for name in names:
-        for kind in ("defined", "imported", "nested"):
+        for kind in ("defined", "imported", "nested", "stubs"):
             having = [index for index in order if name in getattr(found[index], kind)]
             if having:
                 definers[name] = having[-1]

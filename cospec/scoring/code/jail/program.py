@@ -48,6 +48,8 @@ def run_script(sources: Sequence[str]) -> int:
     # What the interpreter does at its end; this process ends by os._exit instead.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    # A stream of the program's own needs the program's names to write.
+    _flush()
     # Streams that the program opened itself are written out when they go.
     with contextlib.suppress(*RAISED):
         vars(sys.modules["__main__"]).clear()
