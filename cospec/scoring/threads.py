@@ -29,10 +29,12 @@ def stoppable_threads(num_threads: int) -> Iterator[ThreadPoolExecutor]:
     try:
         yield pool
     finally:
+        # What waits is dropped first: a thread whose job is stopped would begin the next one.
+        pool.shutdown(wait=False, cancel_futures=True)
         # Not closing alone: a process that was forked meanwhile may hold a copy of this end.
         os.write(running, b"stop")
         os.close(running)
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
         os.close(stopped)
 
 
