@@ -63,7 +63,7 @@ def _contenders(bench: Bench) -> tuple[list[Contender], list[str]]:
     pair, work, batches = bench.pair, bench.work, bench.options.batches
     found: list[Contender] = []
     for batch in batches:
-        for mode in (None, bench.options.compile_mode) if bench.options.compile_mode else (None,):
+        for mode in dict.fromkeys((None, bench.options.compile_mode)):
             found += [OurContender(pair, work, name, rule, batch, mode) for name, rule in bench.rules.items()]
     found += [GenerateContender(pair, work, (batch,)) for batch in batches]
     refusal = assisted_refusal(pair)

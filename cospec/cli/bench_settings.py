@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cospec.cli.bench_options import BenchOptions
@@ -23,16 +22,12 @@ def bench_settings(
     vllm: str | None,
 ) -> dict[str, Any]:
     """As JSON; ``prompts`` says where they come from, ``vllm`` is its version where it takes part."""
-    from cospec.cli.methods import digest, pair_digest
+    from cospec.cli.methods import describe_pair, digest
     from cospec.evaluation.bench.machine import machine
     from cospec.evaluation.environment import environment
 
     return {
-        "pair": asdict(pair.spec),
-        "pair_digest": pair_digest(pair),
-        "device": pair.device.type,
-        "dtype": str(next(pair.target.parameters()).dtype),
-        "attn": pair.target.config._attn_implementation,
+        **describe_pair(pair),
         "prompts": dict(prompts),
         "prompt_digest": digest(repr(prompt).encode() for prompt in work.prompts),
         "raw": options.raw,

@@ -88,14 +88,21 @@ def describe(
     from cospec.evaluation.environment import environment
 
     return {
+        **describe_pair(pair),
+        **describe_decoding(options),
+        "methods": {method.name: _describe_method(method, choices[method.name]) for method in methods},
+        "environments": [environment(pair.device)],
+    }
+
+
+def describe_pair(pair: Pair) -> dict[str, Any]:
+    """What the models are, where they are and in which form."""
+    return {
         "pair": asdict(pair.spec),
         "pair_digest": pair_digest(pair),
         "device": pair.device.type,
         "dtype": str(next(pair.target.parameters()).dtype),
         "attn": pair.target.config._attn_implementation,
-        **describe_decoding(options),
-        "methods": {method.name: _describe_method(method, choices[method.name]) for method in methods},
-        "environments": [environment(pair.device)],
     }
 
 

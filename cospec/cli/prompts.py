@@ -52,9 +52,10 @@ def command(
     """
     from cospec.task_set import data_files, load_task
 
-    check_output("--out", out, data_files(task, data))
+    inputs = data_files(task, data)
+    check_output("--out", out, inputs)
     info_file = out.with_name(f"{out.name.removesuffix('.jsonl')}.info.json")
-    check_output("--out", info_file, data_files(task, data))
+    check_output("--out", info_file, inputs)
     loaded = load_task(
         task,
         path=data,

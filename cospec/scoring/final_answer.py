@@ -13,6 +13,7 @@ not count as naming the right one.
 import re
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Protocol, TypeVar
 
 from cospec.scoring.spans import Span, all_spans, boxes, expressions, formulas, has_prose, without_open_boxes
 
@@ -85,14 +86,23 @@ def final_answer(text: str) -> tuple[str, ...]:
 
 def without_end_tokens(text: str) -> str:
     """``text`` without the end-of-turn tokens it ends with: ``<|im_end|>``, ``</s>`` and the like."""
-    end = len(text)
-    while True:
-        while end and text[end - 1].isspace():
-            end -= 1
-        token = _END_TOKEN.search(text, max(end - _END_TOKEN_LENGTH, 0), end)
-        if token is None:
-            return text[:end]
-        end = token.start()
+    return text[: end_before(text, _END_TOKEN)].rstrip()
+
+
+def end_before(text: str, token: re.Pattern[str]) -> int:
+    """Where ``text`` ends in front of the run of tokens at its end, with blanks between and behind them.
+
+    ``token`` ends with a backslash Z, and is at most 50 characters long. Without a token all blanks stay.
+    """
+    end = position = len(text)
+    while position:
+        if text[position - 1].isspace():
+            position -= 1
+        elif found := token.search(text, max(position - _END_TOKEN_LENGTH, 0), position):
+            end = position = found.start()
+        else:
+            break
+    return end
 
 
 def after_reasoning(text: str) -> str:
@@ -110,13 +120,13 @@ def is_remark(text: str, marker: re.Match[str]) -> bool:
     return marker[0].strip(" \t\n*_")[-1:] not in (":", "=") and _REMARK.match(text, marker.end()) is not None
 
 
-def own_part(text: str, answers: Callable[[str], bool]) -> str:
+def own_part(text: str, answers: Callable[[str], bool], begins: re.Pattern[str] = _NEXT_PROBLEM) -> str:
     """``text`` up to the first beginning of a problem in front of which it ``answers`` one.
 
     A model that was shown examples goes on with problems of its own when nothing stops it; another one repeats the
-    question before it answers.
+    question before it answers. ``begins`` finds the beginnings.
     """
-    for found in islice(_NEXT_PROBLEM.finditer(text), _MAX_PROBLEMS):
+    for found in islice(begins.finditer(text), _MAX_PROBLEMS):
         if answers(text[: found.start()]):
             return text[: found.start()]
     return text
@@ -131,18 +141,43 @@ def joined(gap: str) -> bool:
     return _LOOSE.fullmatch(visible) is not None
 
 
+class Place(Protocol):
+    """A piece of a text."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+
+PlaceT = TypeVar("PlaceT", bound=Place)
+
+
+def neighbours(
+    text: str, places: Sequence[PlaceT], chosen: int, linked: Callable[[str], bool] = joined
+) -> Sequence[PlaceT]:
+    """The place at ``chosen`` and all that are ``linked`` to it by the text between them, on both sides."""
+
+    def are_linked(left: int) -> bool:
+        return linked(text[places[left].end : places[left + 1].start])
+
+    first = last = chosen
+    while first > max(chosen - MAX_NEIGHBOURS, 0) and are_linked(first - 1):
+        first -= 1
+    while last < min(chosen + MAX_NEIGHBOURS, len(places) - 1) and are_linked(last):
+        last += 1
+    return places[first : last + 1]
+
+
+def contents(spans: Sequence[Span]) -> tuple[str, ...]:
+    """The different contents of the spans."""
+    return tuple(dict.fromkeys(span.content.strip() for span in spans))
+
+
 def _run(text: str, spans: Sequence[Span], index: int) -> tuple[str, ...]:
     """The contents of the span at ``index`` and of all that are joined to it, on both sides."""
-    first = last = index
-    while first > index - MAX_NEIGHBOURS and first and joined(text[spans[first - 1].end : spans[first].start]):
-        first -= 1
-    while (
-        last < index + MAX_NEIGHBOURS
-        and last + 1 < len(spans)
-        and joined(text[spans[last].end : spans[last + 1].start])
-    ):
-        last += 1
-    return tuple(dict.fromkeys(span.content.strip() for span in spans[first : last + 1]))
+    return contents(neighbours(text, spans, index))
 
 
 def _boxed(text: str) -> tuple[str, ...]:

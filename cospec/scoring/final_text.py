@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cospec.scoring.final_answer import joined, without_end_tokens
+from cospec.scoring.final_answer import contents, neighbours, own_part, without_end_tokens
+from cospec.scoring.spans import Span
 
 # A base model that goes on with the next question of a few-shot prompt.
 _NEXT_QUESTION = re.compile(r"\n[ \t]*(?:Question|Q|Problem)[ \t]*:")
-_MAX_QUESTIONS = 5
 _BOXED = re.compile(r"\\boxed\s*\{")
 _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit)\s*\{([^{}]*)\}")
 
@@ -26,23 +26,13 @@ def final_text(text: str, answers: Callable[[str], bool] = lambda part: bool(par
         text = after
     elif text.lstrip().startswith("<think>"):
         return ""
-    starts = [match.start() for match in _NEXT_QUESTION.finditer(text)][:_MAX_QUESTIONS]
-    following = next((start for start in starts if answers(text[:start])), None)
-    return (text if following is None else text[:following]).strip()
-
-
-def boxed(text: str) -> list[str]:
-    r"""The contents of the last \boxed{...} whose braces close, in order, without \text and the like around them."""
-    return [content for _, _, content in _boxes(text)]
+    return own_part(text, answers, _NEXT_QUESTION).strip()
 
 
 def last_boxes(text: str) -> list[str]:
     """The different contents of the last box and of those that are joined to it: ``\\boxed{A} or \\boxed{B}``."""
-    found = _boxes(text)
-    first = len(found) - 1
-    while first > 0 and joined(text[found[first - 1][1] : found[first][0]]):
-        first -= 1
-    return list(dict.fromkeys(content for _, _, content in found[max(first, 0) :]))
+    found = closed_boxes(text)
+    return list(contents(neighbours(text, found, len(found) - 1))) if found else []
 
 
 def without_text_commands(text: str) -> str:
@@ -50,15 +40,16 @@ def without_text_commands(text: str) -> str:
     return _TEXT_COMMAND.sub(r"\1", text)
 
 
-def _boxes(text: str) -> list[tuple[int, int, str]]:
-    found: list[tuple[int, int, str]] = []
+def closed_boxes(text: str) -> list[Span]:
+    r"""The last \boxed{...} whose braces close, in order, their contents without \text and the like around them."""
+    found: list[Span] = []
     # The last ones count; and neither many boxes nor unclosed ones may make this slow.
     for match in list(_BOXED.finditer(text))[-20:]:
         depth, start = 1, match.end()
         for index in range(start, min(len(text), start + 400)):
             depth += {"{": 1, "}": -1}.get(text[index], 0)
             if depth == 0:
-                found.append((match.start(), index + 1, without_text_commands(text[start:index]).strip()))
+                found.append(Span(match.start(), index + 1, without_text_commands(text[start:index]).strip()))
                 break
     return found
 

@@ -8,13 +8,13 @@ if there is one.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from cospec.scoring.amounts import LANGUAGES, Amount, amounts, plain
 from cospec.scoring.compound import are_one
-from cospec.scoring.final_answer import MAX_NEIGHBOURS, STATED, after_reasoning, is_remark, joined, own_part
+from cospec.scoring.final_answer import MAX_NEIGHBOURS, STATED, after_reasoning, is_remark, joined, neighbours, own_part
 from cospec.scoring.fragments import is_fragment
 from cospec.scoring.spans import boxes, without_open_boxes
 from cospec.scoring.verdict import Verdict
@@ -93,10 +93,10 @@ def _final(text: str, lang: str) -> Sequence[Amount]:
     for start, inside in _announced(text, everything):
         equals = text.rfind("=", start, everything[inside[-1]].start)
         chosen = next(index for index in inside if everything[index].start > equals)
-        return _neighbours(text, everything, chosen, _side_by_side)
+        return neighbours(text, everything, chosen, _side_by_side)
     if not everything:
         return ()
-    return _numbers_only(text, everything) or _neighbours(text, everything, len(everything) - 1, _alternative)
+    return _numbers_only(text, everything) or neighbours(text, everything, len(everything) - 1, _alternative)
 
 
 def _announces(text: str, lang: str) -> bool:
@@ -140,24 +140,6 @@ def _numbers_only(text: str, everything: Sequence[Amount]) -> Sequence[Amount]:
         if len(inside) > 1 and all(map(_NUMBERS_ONLY.fullmatch, gaps)):
             return inside
     return ()
-
-
-def _neighbours(
-    text: str, everything: Sequence[Amount], chosen: int, linked: Callable[[str], bool]
-) -> Sequence[Amount]:
-    """The chosen number and those that are linked to it on either side."""
-    first = last = chosen
-    while (
-        first > chosen - MAX_NEIGHBOURS and first and linked(text[everything[first - 1].end : everything[first].start])
-    ):
-        first -= 1
-    while (
-        last < chosen + MAX_NEIGHBOURS
-        and last + 1 < len(everything)
-        and linked(text[everything[last].end : everything[last + 1].start])
-    ):
-        last += 1
-    return everything[first : last + 1]
 
 
 def _side_by_side(gap: str) -> bool:

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+from live_processes import is_alive, wait_until
 from model_dirs import ROOT, read_rows, run_process, write_rows
 
 HANGING = "def f(x):\n    import time\n    time.sleep(1000)\n"
@@ -62,22 +61,6 @@ def stop_after_first_row(process: subprocess.Popen[str], number: signal.Signals,
     assert process.wait() == (-9 if number == signal.SIGKILL else 130)
     assert wait_until(lambda: not any(is_alive(one) for one in below))
     return first + out, error
-
-
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    """The condition's value as soon as it is true; a failure only after a minute."""
-    for _ in range(600):
-        if value := condition():
-            return value
-        time.sleep(0.1)
-    return condition()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

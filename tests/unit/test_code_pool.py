@@ -6,14 +6,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+from live_processes import is_alive, wait_until
 
 from cospec.scoring.code import (
     CodeJob,
@@ -171,19 +169,3 @@ def test_a_sandbox_that_cannot_be_set_up_is_a_failure_for_each_job(
 
 def descendants() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
-
-
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    """The condition's value as soon as it is true; a failure only after a minute."""
-    for _ in range(600):
-        if value := condition():
-            return value
-        time.sleep(0.1)
-    return condition()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cospec.jsonl import read_jsonl
 from cospec.scoring import Verdict, scorer_for
 from cospec.scoring.choice import score_choice
-from cospec.scoring.final_text import boxed, final_text
+from cospec.scoring.final_text import closed_boxes, final_text
 from cospec.scoring.open_qa import normalise, score_open_qa
 
 TABLES = Path(__file__).parents[1] / "data" / "scoring"
@@ -170,7 +170,8 @@ def test_what_is_extracted_is_what_was_compared() -> None:
 
 
 def test_boxes_close_and_nest() -> None:
-    assert boxed("\\boxed{a{b}c} \\boxed {\\text{d}} \\boxed{e") == ["a{b}c", "d"]
+    found = closed_boxes("\\boxed{a{b}c} \\boxed {\\text{d}} \\boxed{e")
+    assert [box.content for box in found] == ["a{b}c", "d"]
 
 
 def test_shuffled_prose_is_no_answer_of_a_choice() -> None:

@@ -2,11 +2,12 @@
 
 import re
 
+from cospec.scoring.final_answer import end_before
+
 # A mark inside a string or comment of the program is none.
 _QUOTED = r"(?:(?P<quote>['\"])[^'\"\n]{0,200}</think>[^'\"\n]{0,200}(?P=quote))"
 _REASONING_END = re.compile(rf"{_QUOTED}|</think>")
 _END_TOKEN = re.compile(r"(?:<\|[^<>|\s]{1,40}\|>|</s>)\Z")
-_LONGEST_TOKEN = 44
 _BEFORE = r"^[^\n'\"#]*?"
 # Few-shot prompts of MBPP, and what some models were trained to write.
 _PAIRS = (("[BEGIN]", "[DONE]"), ("[PYTHON]", "[/PYTHON]"))
@@ -14,7 +15,7 @@ _PAIRS = (("[BEGIN]", "[DONE]"), ("[PYTHON]", "[/PYTHON]"))
 
 def without_marks(text: str) -> str:
     """What stands behind the reasoning and between a pair of marks; of a pair, either one may lie in the prompt."""
-    text = _behind_reasoning(_without_end_tokens(text))
+    text = _behind_reasoning(text[: end_before(text, _END_TOKEN)])
     for begin, end in _PAIRS:
         if found := re.search(_BEFORE + re.escape(end), text, re.MULTILINE):
             text = text[: found.end() - len(end)]
@@ -22,19 +23,6 @@ def without_marks(text: str) -> str:
         if found:
             text = text[found.end() :].lstrip("\n")
     return _without_token_blank(text)
-
-
-def _without_end_tokens(text: str) -> str:
-    """Without the tokens that say that the text, or the turn, ends."""
-    end = position = len(text)
-    while position:
-        if text[position - 1].isspace():
-            position -= 1
-        elif found := _END_TOKEN.search(text, max(0, position - _LONGEST_TOKEN), position):
-            end = position = found.start()
-        else:
-            break
-    return text[:end]
 
 
 def _behind_reasoning(text: str) -> str:
