@@ -26,10 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What is to be measured, loaded. ``run`` is the directory it is kept in; ``vllm`` the version that takes part."""
+    """What is to be measured, loaded.
+
+    ``ours`` is the pair as this package's engine runs it, ``run`` the directory that results are kept in, ``vllm`` the
+    version that takes part.
+    """
 
     options: BenchOptions
     pair: Pair
+    ours: Pair
     work: Workload
     rules: Mapping[str, Rule]
     run: BenchRun | None
@@ -50,7 +55,7 @@ def comparison(bench: Bench, stop: StopSignals) -> dict[str, Any]:
     ours, left_out = _contenders(bench)
     with _vllm_contenders(bench) as (others, unable):
         contenders = [*ours, *others]
-        probes = EngineProbes(bench.pair, bench.work, bench.arbiters)
+        probes = EngineProbes(bench.ours, bench.work, bench.arbiters)
         repeats = _measured(bench, stop, "cells", contenders, probes)
         return results(repeats, contenders) | {"sweeps": [], "left_out": [*left_out, *unable]}
 
@@ -64,7 +69,7 @@ def _contenders(bench: Bench) -> tuple[list[Contender], list[str]]:
     found: list[Contender] = []
     for batch in batches:
         for mode in dict.fromkeys((None, bench.options.compile_mode)):
-            found += [OurContender(pair, work, name, rule, batch, mode) for name, rule in bench.rules.items()]
+            found += [OurContender(bench.ours, work, name, rule, batch, mode) for name, rule in bench.rules.items()]
     found += [GenerateContender(pair, work, (batch,)) for batch in batches]
     refusal = assisted_refusal(pair)
     if refusal is None:
@@ -95,7 +100,7 @@ def sweeps(bench: Bench, stop: StopSignals) -> dict[str, Any]:
     """This engine's rules at growing contexts or batches."""
     from cospec.evaluation.bench.sweep import PlainProbes, points, sweep_contenders, sweep_results
 
-    options, pair, work, rules = bench.options, bench.pair, bench.work, bench.rules
+    options, pair, work, rules = bench.options, bench.ours, bench.work, bench.rules
     every = [points(kind, options.sweep_to, pair, work) for kind in options.sweeps]
     found: list[dict[str, Any]] = []
     for places in every:

@@ -70,6 +70,7 @@ class BenchOptions:
     sweep: list[str] | None
     sweep_to: int | None
     compile_mode: CompileMode | None
+    packed: bool
     out: Path | None
     device: str | None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
@@ -174,4 +175,6 @@ class BenchOptions:
             max_new_tokens=self.max_new_tokens,
             eos_token_ids=tuple(self.eos_token_id) if self.eos_token_id else None,
             batch_size=max(self.batches),
+            compile_mode=self.compile_mode,
+            packed=self.packed,
         )

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 def run_bench(options: BenchOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
-    from cospec.cli.loading import check_compile_mode, read_pair_spec
+    from cospec.cli.loading import check_passes, read_pair_spec
     from cospec.cli.methods import choose_methods
 
     options.check()
     spec = read_pair_spec(*options.models)
-    check_compile_mode(options.compile_mode, spec)
+    check_passes(options.compile_mode, options.packed, spec)
     rows, prompts = load_prompts(options)
     options = options.fitting(len(rows))
     choices = choose_methods("strict", options.arbiter or [], options.threshold)
@@ -54,7 +54,7 @@ def _load_and_measure(
     work = _workload(options, pair, rows)
     settings = bench_settings(options, pair, work, choices, prompts, vllm)
     run = BenchRun(options.out, settings) if options.out else None
-    bench = Bench(options, pair, work, rules, run, vllm)
+    bench = Bench(options, pair, options.decoding().over(pair), work, rules, run, vllm)
     with StopSignals() as stop:
         found = sweeps(bench, stop) if options.sweep else comparison(bench, stop)
     _report(bench, found | {"machine": settings["machine"], "settings": settings})

@@ -37,6 +37,7 @@ def bench_settings(
         "batches": list(options.batches),
         "arbiters": _arbiters(choices),
         "compile": options.compile_mode,
+        "packed": options.packed,
         "sweep": list(options.sweeps),
         "sweep_to": options.sweep_to,
         "vllm": None if vllm is None else {"version": vllm, "options": options.extra_vllm()},

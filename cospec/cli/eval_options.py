@@ -132,6 +132,7 @@ class EvalOptions:
     min_p: float
     repetition_penalty: float
     seed: int
+    packed: bool
     device: str | None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
     attn: Literal["sdpa", "eager"] | None

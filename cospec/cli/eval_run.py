@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 def run_evaluation(options: EvalOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
-    from cospec.cli.loading import read_pair_spec
+    from cospec.cli.loading import check_passes, read_pair_spec
 
     options.check()
     check_outputs(options)
     earlier = read_earlier(options.against)
     loaded = load_eval_tasks(options)
     overlap = contaminations(loaded, options.train_prompts) if options.train_prompts else None
-    read_pair_spec(*options.models)
+    check_passes(None, options.packed, read_pair_spec(*options.models))
     choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
     refuse_unused(options.decoding(), choices)
     if earlier:
@@ -73,7 +73,7 @@ def _run(
     }
     # As it will be read back: a tuple is a list then.
     described = json.loads(dumps(described))
-    job = _Job(options, pair, methods, [entry.task for entry in loaded], _settings(options))
+    job = _Job(options, decoding.over(pair), methods, [entry.task for entry in loaded], _settings(options))
     run = _open_run(job, described)
     evaluation = _evaluate(job, run, stop)
     numbers = summary(evaluation, options.num_draft_tokens, options.margin, _look_closer(job, run, evaluation))

@@ -24,6 +24,7 @@ from cospec.cli.options import (
     MaxNewTokensOption,
     MinPOption,
     NumDraftTokensOption,
+    PackedOption,
     PairOption,
     PenaltyOption,
     PromptsOption,
@@ -82,6 +83,7 @@ def command(
     raw: RawOption = False,
     seed: SeedOption = 0,
     compile_mode: CompileOption = None,
+    packed: PackedOption = False,
     device: DeviceOption = None,
     dtype: DtypeOption = None,
     attn: AttnOption = None,
@@ -98,14 +100,14 @@ def command(
     from cospec.cli import loading
 
     spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
-    loading.check_compile_mode(compile_mode, spec)
+    loading.check_passes(compile_mode, packed, spec)
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(rule, arbiter, threshold)
     from cospec.evaluation.method import requests_of
 
     loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
     if cost_ratio == "auto":
-        options = _with_measured_ratio(options, loaded)
+        options = _with_measured_ratio(options, options.over(loaded))
     engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
     if stream:

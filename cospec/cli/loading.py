@@ -46,14 +46,19 @@ def read_pair_spec(
     return override(PairSpec(ModelSpec(draft), ModelSpec(target)), device, dtype, attn)
 
 
-def check_compile_mode(mode: CompileMode | None, spec: PairSpec) -> None:
-    """ValueError, before models are loaded, for a mode that cannot work where the pair will be."""
-    if mode is None:
+def check_passes(compile_mode: CompileMode | None, packed: bool, spec: PairSpec) -> None:
+    """ValueError, before models are loaded, for ways to run passes that cannot work where the pair will be."""
+    if compile_mode is None and not packed:
         return
     from cospec.engine.compiled import check_compile
+    from cospec.engine.packed import check_packing
     from cospec.pair import pick_device
 
-    check_compile(mode, pick_device(spec.target.device).type)
+    device_type = pick_device(spec.target.device).type
+    if compile_mode is not None:
+        check_compile(compile_mode, device_type)
+    if packed:
+        check_packing(device_type)
 
 
 def load_pair_from_options(
@@ -142,6 +147,7 @@ class DecodeOptions:
     batch_size: int = 8
     seed: int = 0
     compile_mode: CompileMode | None = None
+    packed: bool = False
 
     def __post_init__(self) -> None:
         from cospec.engine.record import Sampling
@@ -161,6 +167,14 @@ class DecodeOptions:
         if self.cost_ratio is not None and not 0.0 < self.cost_ratio < float("inf"):
             raise ValueError(f"--cost-ratio is {self.cost_ratio}: it is a share of a target pass's time, above 0")
         check_readable(self.stop)
+        if self.packed and self.compile_mode is not None:
+            raise ValueError("--packed and --compile both say how passes run: drop one of them")
+
+    def over(self, pair: Pair) -> Pair:
+        """The pair to decode with: over packed weights where these are asked for."""
+        from cospec.engine.packed import packed_pair
+
+        return packed_pair(pair) if self.packed else pair
 
     def engine(self, pair: Pair, rule: Rule) -> Engine:
         """An engine with these settings."""
@@ -169,8 +183,8 @@ class DecodeOptions:
         self.check_ids(pair)
         if self.bonus and not rule.drafts:
             raise ValueError(f"--bonus is given, but rule {rule.name!r} drafts nothing: drop --bonus")
-        names = (field.name for field in dataclasses.fields(self))
-        return Engine(pair, rule, **{name: getattr(self, name) for name in names})
+        names = (field.name for field in dataclasses.fields(self) if field.name != "packed")
+        return Engine(self.over(pair), rule, **{name: getattr(self, name) for name in names})
 
     def check_ids(self, pair: Pair) -> None:
         """ValueError for an ending id that the pair's tokenizer does not have."""
@@ -198,6 +212,7 @@ def decode_options(
     batch_size: int,
     seed: int,
     compile_mode: CompileMode | None = None,
+    packed: bool = False,
 ) -> DecodeOptions:
     """`DecodeOptions` from the options as typer hands them over."""
     from cospec.engine.record import Sampling
@@ -213,6 +228,7 @@ def decode_options(
         batch_size=batch_size,
         seed=seed,
         compile_mode=compile_mode,
+        packed=packed,
     )
 
 

@@ -93,6 +93,13 @@ CompileOption = Annotated[
         help="Compile the passes over the texts: inductor, or CUDA graphs. Pays for itself in long runs only.",
     ),
 ]
+PackedOption = Annotated[
+    bool,
+    typer.Option(
+        "--packed",
+        help="On a CPU: lay out the weights for its matrix kernels once, in a second copy. Pays with billions of them.",
+    ),
+]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", help="Most tokens to write for a prompt.")]
 EosOption = Annotated[
     list[int] | None,

@@ -24,6 +24,7 @@ from cospec.cli.options import (
     MinPOption,
     NumDraftTokensOption,
     OutOption,
+    PackedOption,
     PairOption,
     PenaltyOption,
     PromptsOption,
@@ -75,6 +76,7 @@ def command(
     raw: RawOption = False,
     seed: SeedOption = 0,
     compile_mode: CompileOption = None,
+    packed: PackedOption = False,
     device: DeviceOption = None,
     dtype: DtypeOption = None,
     attn: AttnOption = None,
@@ -89,7 +91,7 @@ def command(
     from cospec.cli import loading
 
     spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
-    loading.check_compile_mode(compile_mode, spec)
+    loading.check_passes(compile_mode, packed, spec)
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
     from cospec.cli.made_by import claim

@@ -209,6 +209,7 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
         (["--vllm-option", "seed", "--vllm-python", sys.executable], ["NAME=VALUE"]),
         (["--out", __file__], ["is a file"]),
         (["--compile", "graphs", "--device", "cpu"], ["the pair is on cpu"]),
+        (["--compile", "inductor", "--packed"], ["--packed and --compile", "drop one"]),
     ],
 )
 def test_bad_options_are_refused_before_weights_are_read(files: Files, options: list[str], parts: list[str]) -> None:

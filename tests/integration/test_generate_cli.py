@@ -21,6 +21,7 @@ from model_dirs import (
 )
 
 from cospec.cli import generate
+from cospec.engine import packed
 from cospec.engine.record import rollout_from_json
 
 KEYS = [
@@ -41,6 +42,7 @@ ROWS: list[dict[str, Any]] = [
     {"id": "chat", "messages": [{"role": "system", "content": "w8"}, {"role": "user", "content": "w40 w41"}]},
     {"id": "ünï", "prompt": "w9 w9", "note": "kept out"},
 ]
+NEW = ("--max-new-tokens", "12")
 IDS = ["first", 7, 3, "chat", "ünï"]
 
 
@@ -129,6 +131,29 @@ def test_a_stop_string_ends_a_text(files: Files) -> None:
     assert len(line["output_ids"]) == 5
     assert_refused(run_here(*options, "--stop", ""), "stop string is empty")
     assert_refused(run_here(*options, "--stop", "</s>"), "special token '</s>'", "eos_token_id 2")
+
+
+@pytest.mark.parametrize("verb", ["generate", "rollout", "eval"])
+def test_packed_weights_write_the_same(
+    files: Files, tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "_FEWEST_WEIGHTS", 1)
+    calls: list[int] = []
+    forward = packed._PackedLinear.forward
+    monkeypatch.setattr(packed._PackedLinear, "forward", lambda own, x: calls.append(1) or forward(own, x))
+    found = []
+    for name in ("plain", "packed"):
+        where = {"generate": [], "rollout": ["--out", tmp_path / name], "eval": ["--out", tmp_path / name]}[verb]
+        more = ["--scorer", "number"] if verb == "eval" else []
+        rows = write_rows(tmp_path / "rows.jsonl", [{**row, "id": i, "gold": "1"} for i, row in enumerate(ROWS)])
+        flag = ["--packed"] if name == "packed" else []
+        result = run_here(verb, "--pair", files.pair, "--prompts", rows, *NEW, *more, *where, *flag)
+        assert result.exit_code == 0, result.output
+        file = {"generate": None, "rollout": tmp_path / name, "eval": tmp_path / name / "samples.jsonl"}[verb]
+        lines = read_rows(file.read_text() if file else result.stdout)
+        found.append([(line["id"], line.get("method"), line["text"]) for line in lines])
+        assert bool(calls) == (name == "packed")
+    assert found[0] == found[1]
 
 
 def test_a_stream_of_one_prompt_is_its_text(files: Files) -> None:
