@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
@@ -184,6 +185,11 @@ class ArbiterScorer:
         self._cached = CachedModel(self.net.backbone, cache.num_rows, cache.capacity, cache.scratch)
         if self.context_cache == "shared":
             self._cached.cache = cache
+        # LoRA on top of the very modules that the draft runs with, whatever kernels they have.
+        modules = draft.model.base_model
+        for name, layer in self.net.backbone.named_modules():
+            if isinstance(layer, BaseTunerLayer):
+                layer.base_layer = modules.get_submodule(name)
         self.arbiter.eval()
 
     def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from conftest import family_pair, random_prompts
+from conftest import EOS, family_pair, random_prompts
 from engine_checks import decode
+from test_arbiter import live_arbiter
 from test_windows import windowed_pair
 from torch import nn
 
+from cospec.arbiter.model import ArbiterScorer
 from cospec.engine import packed
 from cospec.engine.packed import check_packing, packed_pair
-from cospec.engine.record import Rollout, Sampling
+from cospec.engine.record import ContextCache, Rollout, Sampling
+from cospec.engine.rules import ArbiterRule
 from cospec.pair import Pair
 
 SAMPLED = Sampling(temperature=0.9, top_p=0.95)
@@ -59,6 +62,19 @@ def test_packed_logits_are_near_in_every_type(llama: Pair, dtype: torch.dtype) -
         plain, ours = model(ids).logits, twin(ids).logits
     assert ours.dtype == dtype
     torch.testing.assert_close(ours, plain, rtol=0.02, atol=1e-5 if dtype == torch.float32 else 0.02)
+
+
+@pytest.mark.usefixtures("every_weight")
+@pytest.mark.parametrize("context_cache", ["shared", "own"])
+def test_an_arbiter_decides_the_same_over_packed_weights(llama: Pair, context_cache: ContextCache) -> None:
+    rule, prompts = (
+        ArbiterRule(ArbiterScorer(live_arbiter(llama.draft, context_cache), EOS)),
+        random_prompts(4, 9, 2, 23, seed=9),
+    )
+    found = [texts(decode(pair, rule, prompts, max_new_tokens=20)) for pair in (llama, packed_pair(llama), llama)]
+    assert found[0] == found[1] == found[2]
+    layer = rule.scorer.net.backbone.layers[0].mlp.up_proj
+    assert layer.base_layer is llama.draft.model.layers[0].mlp.up_proj, "bound to the pair that ran last"
 
 
 @pytest.mark.usefixtures("every_weight")
