@@ -46,15 +46,18 @@ class CachedModel:
         return run(self, ids, starts, counts, line)
 
     def prefill(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
-        """Rows start anew: read the first ``lengths[row] - 1`` tokens of ``ids`` (B, C), ``chunk`` at a time.
+        """Rows start anew: read the first ``lengths[row] - 1`` tokens of ``ids`` (B, C), ``chunk`` a pass.
 
-        The last token is left out, as it is the first input of a row's first round. The head is not needed.
+        The last token is left out, as it is the first input of a row's first round. The head is not needed. Rows share
+        the passes evenly, so that a short prompt among long ones is not padded to their length.
         """
         cache = self.cache
         if lengths:
             cache.lengths[list(lengths)] = 0
-        for start in range(0, max(lengths.values(), default=1) - 1, chunk):
-            counts = {row: min(length - 1 - start, chunk) for row, length in lengths.items() if length - 1 > start}
+        start = 0
+        while left := {row: length - 1 - start for row, length in lengths.items() if length - 1 > start}:
+            width = max(1, chunk // len(left))
+            counts = {row: min(num, width) for row, num in left.items()}
             rows = torch.tensor(list(counts), device=self.device)
             num = torch.tensor(list(counts.values()), device=self.device)
             stop = start + max(counts.values())
@@ -63,6 +66,7 @@ class CachedModel:
             # To name every row would copy what the pass reads.
             among = None if list(counts) == list(range(cache.num_rows)) else rows
             _append(self, self.model.base_model, ids[rows, start:stop], starts, num, line, among)
+            start = stop
 
     def forward(
         self,
