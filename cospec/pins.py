@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from cospec.pair import Pair
+
 #: Entries of the model config that say where or how it was loaded, not what it is.
 _VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "quantization_config")
 _NUM_PROBED, _VALUES_PROBED = 8, 16
@@ -32,6 +34,13 @@ def model_pin(model: PreTrainedModel, name: str, revision: str | None) -> ModelP
     config = {key: value for key, value in model.config.to_dict().items() if key not in _VOLATILE}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
     return ModelPin(name, revision, digest, _probe(model))
+
+
+def model_pins(pair: Pair) -> dict[str, ModelPin]:
+    """The pins of the pair's models, by role, the draft first where there is one."""
+    loaded = {"draft": pair.draft, "target": pair.target}
+    found = {role: (loaded[role], spec) for role, spec in pair.spec.models.items()}
+    return {role: model_pin(model, spec.path, spec.revision) for role, (model, spec) in found.items() if model}
 
 
 def pin_from(row: Mapping[str, Any]) -> ModelPin:

@@ -21,7 +21,7 @@ from cospec.arbiter.model import ArbiterNet, ArbiterScorer, separator
 from cospec.engine.record import ContextCache
 from cospec.engine.rules import ArbiterRule
 from cospec.pair import Pair
-from cospec.pins import ModelPin, difference, model_pin, pin_from
+from cospec.pins import ModelPin, difference, model_pins, pin_from
 
 CONFIG_NAME = "cospec_config.json"
 LAYOUT_VERSION = 1
@@ -41,10 +41,12 @@ class Pins:
 
 
 def pins_of(pair: Pair, context_cache: ContextCache) -> Pins:
-    """The pins of an arbiter made for this pair."""
+    """The pins of an arbiter made for this pair; ValueError for a target alone."""
+    pair.require_draft("an arbiter")
+    models = model_pins(pair)
     return Pins(
-        draft=model_pin(pair.draft, pair.spec.draft.path, pair.spec.draft.revision),
-        target=model_pin(pair.target, pair.spec.target.path, pair.spec.target.revision),
+        draft=models["draft"],
+        target=models["target"],
         tokenizer_digest=pair.tokenizer_digest,
         context_cache=context_cache,
         separator=separator(pair.eos_token_ids),
@@ -111,7 +113,7 @@ def load_arbiter(directory: str | Path, pair: Pair, *, trainable: bool = False) 
     directory = Path(directory)
     pins = read_pins(directory)
     check_pins(pins, pair, directory)
-    net = ArbiterNet(pair.draft, pins.context_cache)
+    net = ArbiterNet(pair.require_draft("an arbiter"), pins.context_cache)
     try:
         config = PeftConfig.from_pretrained(str(directory))
         config.inference_mode = not trainable

@@ -11,7 +11,7 @@ from torch import Tensor
 from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cached_model import CachedModel
 from cospec.engine.contexts import Contexts
-from cospec.engine.drafters import Draft, ModelDrafter
+from cospec.engine.drafters import BoundDrafter, Draft, Outcome
 from cospec.engine.rules import Regions, RoundView, Rule
 from cospec.engine.sampling import Draws, Stream, residual_rows
 
@@ -63,7 +63,7 @@ class Models:
     """The cached models and constants one round needs."""
 
     target: CachedModel
-    drafter: ModelDrafter
+    drafter: BoundDrafter
     vocab_size: int
     eos_ids: Tensor
     clock: Clock
@@ -132,20 +132,25 @@ def target_choice(
     columns = []
     for i in range(p.shape[1]):
         choice = p[:, i]
-        if i < num_drafts and draft.q is not None:
+        if i < num_drafts:
             drafted = i < draft.num_positions
-            coupled = _coupled(choice, draft.q[:, i], draft.ids[:, i], keys, draws, i)
+            q = None if draft.q is None else draft.q[:, i]
+            coupled = _coupled(choice, q, draft.ids[:, i], keys, draws, i)
             choice = torch.where(drafted[:, None], coupled, choice)
         columns.append(draws.categorical(choice, keys, Stream.RESIDUAL, i))
     return torch.stack(columns, dim=1), p
 
 
-def _coupled(p: Tensor, q: Tensor, draft_ids: Tensor, keys: Tensor, draws: Draws, position: int) -> Tensor:
-    """The row (B, V) to draw the target's token from, once the draft's token is tested against p/q."""
+def _coupled(p: Tensor, q: Tensor | None, draft_ids: Tensor, keys: Tensor, draws: Draws, position: int) -> Tensor:
+    """The row (B, V) to draw the target's token from, once the draft's token is tested against p/q.
+
+    Without ``q`` the draft is one-hot: the test is against p alone, and the residual is p without the draft's token.
+    """
     chosen = draft_ids[:, None]
+    one_hot = torch.zeros_like(p).scatter(1, chosen, 1.0)
+    q = one_hot if q is None else q
     ratio = (p.gather(1, chosen) / q.gather(1, chosen)).squeeze(1)
     accept = draws.bernoulli(ratio.clamp_max(1.0), keys, Stream.ACCEPT, position)
-    one_hot = torch.zeros_like(p).scatter(1, chosen, 1.0)
     return torch.where(accept[:, None], one_hot, residual_rows(p, q))
 
 
@@ -177,7 +182,8 @@ def _commit(
     steps = torch.arange(padded.shape[1], device=accepted.device)
     emitted = torch.where(steps == accepted[:, None], _at(target_ids, accepted)[:, None], padded)
     num_emitted = accepted + writes.long()
-    models.drafter.commit(contexts.lengths, draft.num_positions, accepted)
+    outcome = Outcome(contexts.lengths, draft.num_positions, accepted, num_emitted, models.target.hidden)
+    models.drafter.commit(outcome)
     models.target.cache.lengths = contexts.lengths + num_emitted - 1
     return emitted, num_emitted
 

@@ -37,9 +37,11 @@ def _new_eagle3(pair: Pair, section: HeadSection, texts: Sequence[Rollout]) -> E
         ),
         target,
     )
+    output = target.get_output_embeddings().weight
+    assert isinstance(output, torch.Tensor)
     with torch.no_grad():
         head.d2t.copy_(torch.tensor(ids) - torch.arange(len(ids)))
-        head.lm_head.weight.copy_(target.get_output_embeddings().weight[ids])
+        head.lm_head.weight.copy_(output[ids])
         head.norm.weight.copy_(decoder_of(target).norm.weight)
     return head
 

@@ -30,6 +30,8 @@ _PARTS = {
 }
 #: Architectures of the head's decoder layer, by transformers' model types.
 LAYER_TYPES = tuple(_PARTS)
+#: The variants in the order of `Eagle3Config`'s fields.
+VARIANTS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Eagle3Head(DraftHead):
     Names of parameters are those of published checkpoints. Draft id i stands for the target's id i + d2t[i]. Where
     ``norm_output``, the head goes on from its normed states (EAGLE 3.1), otherwise from those before the norm.
     """
+
+    d2t: Tensor
 
     def __init__(self, config: Eagle3Config, target: PreTrainedModel) -> None:
         super().__init__(target)

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig
 
-from cospec.engine.heads.eagle3 import LAYER_TYPES, Eagle3Config, Eagle3Head, default_layers
+from cospec.engine.heads.eagle3 import LAYER_TYPES, VARIANTS, Eagle3Config, Eagle3Head, default_layers
 from cospec.engine.heads.files import HeadPins, check_pins, fill, read_config, read_weights, save_head
 from cospec.pair import Pair
 
-_VARIANTS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 _TAPPED = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -49,7 +48,7 @@ def _speculators(place: str, raw: Mapping[str, Any], target: PretrainedConfig) -
         raw["draft_vocab_size"],
         raw.get("target_hidden_size") or target.hidden_size,
         tuple(raw.get(_TAPPED) or default_layers(target.num_hidden_layers)),
-        **{name: bool(raw.get(name, False)) for name in _VARIANTS},
+        *(bool(raw.get(name, False)) for name in VARIANTS),
         target_name=verifier.get("name_or_path"),
         target_architectures=tuple(verifier.get("architectures") or ()),
     )
@@ -69,7 +68,7 @@ def _public(place: str, raw: Mapping[str, Any], target: PretrainedConfig) -> Eag
         raw["draft_vocab_size"] or raw.get("vocab_size", target.vocab_size),
         raw.get("target_hidden_size") or target.hidden_size,
         tuple(tapped or default_layers(target.num_hidden_layers)),
-        **{name: bool(raw.get(name, False)) for name in _VARIANTS},
+        *(bool(raw.get(name, False)) for name in VARIANTS),
     )
 
 
@@ -175,7 +174,7 @@ def save_eagle3(head: Eagle3Head, directory: Path, pins: HeadPins) -> None:
         "draft_vocab_size": config.draft_vocab_size,
         "target_hidden_size": config.target_hidden_size,
         _TAPPED: list(config.tapped),
-        **{name: getattr(config, name) for name in _VARIANTS},
+        **{name: getattr(config, name) for name in VARIANTS},
     }
     save_head(directory, row, {**head.state_dict(), "t2d": kept}, pins)
 

@@ -16,7 +16,7 @@ from transformers.utils import cached_file
 
 from cospec import __version__
 from cospec.pair import Pair
-from cospec.pins import ModelPin, difference, model_pin, pin_from
+from cospec.pins import ModelPin, difference, model_pins, pin_from
 
 CONFIG_NAME, WEIGHTS_NAME, PINS_NAME = "config.json", "model.safetensors", "cospec_head.json"
 _INDEX_NAME, _PICKLED_NAME = "model.safetensors.index.json", "pytorch_model.bin"
@@ -33,8 +33,7 @@ class HeadPins:
 
 def head_pins(pair: Pair) -> HeadPins:
     """The pins of a head made for this pair's target."""
-    spec = pair.spec.target
-    return HeadPins(model_pin(pair.target, spec.path, spec.revision), pair.tokenizer_digest)
+    return HeadPins(model_pins(pair)["target"], pair.tokenizer_digest)
 
 
 def check_pins(directory: str, pair: Pair) -> None:
