@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from conftest import CONTEXT, VOCAB_SIZE
-from torch import Tensor
+from conftest import CONTEXT, VOCAB_SIZE, tiny_config, tiny_model
+from torch import Tensor, nn
 from transformers import LlamaConfig, Qwen3Config
 
 from cospec.engine.drafters import Drafter
@@ -97,3 +97,12 @@ def plain_states(head: DraftHead, ids: Sequence[int], hidden: Tensor) -> Tensor:
     mask = head.masks(line[None, :, None] >= line, line[None], line[None])
     assert not isinstance(mask, dict)
     return head.read(torch.tensor([list(ids)]), hidden, line[None], mask, None)
+
+
+def memoryless_target() -> nn.Module:
+    """Its layers add nothing: the next token depends on the last one alone."""
+    target = tiny_model(tiny_config("llama"), seed=4)
+    for layer in target.model.layers:
+        layer.self_attn.o_proj.weight.zero_()
+        layer.mlp.down_proj.weight.zero_()
+    return target

@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import VOCAB_SIZE, family_pair, late_ids, pair_of, random_prompts, tiny_config, tiny_model
 from engine_checks import assert_counters, decode, outputs, trace
-from heads import drafted_again, eagle3_head, features_of, mtp_head, plain_states, saved_drafter
+from heads import drafted_again, eagle3_head, features_of, memoryless_target, mtp_head, plain_states, saved_drafter
 from reference import generated
 from test_sampling import (
     TOY_SIZE,
@@ -143,15 +143,6 @@ def test_drafts_that_agree_are_accepted() -> None:
     rollouts = decode(pair, "strict", random_prompts(3, 5, 2), drafter=drafter, max_new_tokens=20, num_draft_tokens=4)
     for rollout in rollouts:
         assert rollout.num_accepted == rollout.num_drafted > 0
-
-
-def memoryless_target() -> torch.nn.Module:
-    """Its layers add nothing: the next token depends on the last one alone."""
-    target = tiny_model(tiny_config("llama"), seed=4)
-    for layer in target.model.layers:
-        layer.self_attn.o_proj.weight.zero_()
-        layer.mlp.down_proj.weight.zero_()
-    return target
 
 
 # ---- the law of sampled texts ---------------------------------------------------------------------------------------
