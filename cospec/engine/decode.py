@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.block_length import best_length
@@ -25,7 +27,7 @@ from cospec.engine.record import Bonus, Rollout, Sampling, Settings
 from cospec.engine.request import Request, check_request
 from cospec.engine.round import Clock, Models, play_round
 from cospec.engine.row import Row, blocks_of
-from cospec.engine.rules import ArbiterRule, Rule
+from cospec.engine.rules import ArbiterRule, Rule, check_bonus
 from cospec.engine.sampling import CounterDraws, Draws, round_key
 from cospec.engine.text import TextStream, check_stops
 from cospec.pair import Pair
@@ -35,8 +37,8 @@ class Engine:
     """Decodes requests in batches with one rule; one engine serves many runs, one at a time.
 
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
-    takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
-    for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``drafter`` None is the pair's draft
+    takes the rule's usual form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as
+    pays for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``drafter`` None is the pair's draft
     model. ``batch_size`` rows are in flight at once; a row that ends is refilled. Prompts are read ``prefill_chunk``
     tokens at a time. ``compile_mode`` says how passes over the texts are compiled, if at all (`engine.compiled`).
     `clock` accumulates where the time went. Raises ValueError for settings that cannot work.
@@ -67,8 +69,7 @@ class Engine:
             raise ValueError(
                 f"cost_ratio is {cost_ratio}: it is a draft step's time relative to a target pass, above 0"
             )
-        if bonus not in (None, "arbitrated", "target"):
-            raise ValueError(f"bonus is {bonus!r}: choose 'arbitrated' or 'target'")
+        check_bonus(bonus, rule)
         check_stops(stop, pair.tokenizer)
         self.pair, self.rule, self.batch_size, self.prefill_chunk = pair, rule, batch_size, prefill_chunk
         self.draws = draws or CounterDraws()
@@ -84,7 +85,7 @@ class Engine:
             )
         self.settings = Settings(
             seed=seed,
-            rule=rule.name,
+            rule=rule.spec,
             drafter=self.drafter.spec if rule.drafts else None,
             num_draft_tokens=num_draft_tokens,
             bonus=bonus or rule.default_bonus,
@@ -99,6 +100,14 @@ class Engine:
         )
         if rule.drafts:
             self._load_drafter(compile_mode)
+        self._check_rule()
+
+    def _check_rule(self) -> None:
+        rule, one_hot = self.rule, self.rule.drafts and self.drafter.one_hot
+        rule.check_drafter(self.settings.bonus, one_hot=one_hot)
+        rule.check_sampling(self.settings.sampling)
+        for note in rule.notes(self.settings.sampling, self.max_drafts, one_hot=one_hot):
+            warnings.warn(note, stacklevel=3)
 
     def _load_drafter(self, compile_mode: CompileMode | None) -> None:
         drafter = self.drafter
@@ -112,7 +121,7 @@ class Engine:
 
     @property
     def max_drafts(self) -> int:
-        """The most positions of a block: K with a target bonus, K + 1 when the bonus is arbitrated."""
+        """The most positions of a block: K with a bonus token, K + 1 when the bonus is arbitrated."""
         if not self.rule.drafts:
             return 0
         return self.settings.num_draft_tokens + (self.settings.bonus == "arbitrated")
@@ -140,6 +149,7 @@ class Engine:
     def _events(self, requests: Sequence[Request], *, reads_along: bool) -> Iterator[tuple[int, str | Rollout]]:
         for request in requests:
             check_request(request, self.pair)
+            self.rule.check_sampling(request.settings(self.settings).sampling)
         if requests:
             batch = _Batch(self, requests, reads_along)
             while batch.rows:
@@ -170,7 +180,7 @@ class _Batch:
         eos_ids = torch.tensor(settings.eos_token_ids, dtype=torch.long, device=self.device)
         drafter: BoundDrafter = NoDrafter()
         if engine.rule.drafts:
-            drafter = engine.drafter.bind(RunShape(pair, num_rows, longest, most, eos_ids, engine._pass))
+            drafter = engine.drafter.bind(self._shape(num_rows, longest, most, eos_ids))
         layers = engine.drafter.layers if engine.rule.drafts else ()
         target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass, layers=layers)
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
@@ -182,6 +192,20 @@ class _Batch:
             assert isinstance(drafter, BoundModelDrafter), "an arbiter shares the draft model"
             self.scorer.bind(drafter.cached)
         self._admit(list(range(num_rows)))
+
+    def _shape(self, num_rows: int, longest: int, most: int, eos_ids: Tensor) -> RunShape:
+        """What the drafter is to know of the run."""
+        engine = self.engine
+        return RunShape(
+            pair=engine.pair,
+            num_rows=num_rows,
+            longest=longest,
+            most=most,
+            eos_ids=eos_ids,
+            run=engine._pass,
+            keeps_logits=engine.rule.needs_draft_logits,
+            row_behind=engine.settings.bonus == "rule",
+        )
 
     def _settings(self, request: Request) -> Settings:
         return request.settings(self.engine.settings)
@@ -202,8 +226,7 @@ class _Batch:
         engine = self.engine
         started, before = self._now(), engine.clock.parts()
         contexts, most = self._contexts()
-        bonus = engine.settings.bonus == "target"
-        played = play_round(self.models, contexts, engine.rule, engine.draws, most, bonus)
+        played = play_round(self.models, contexts, engine.rule, engine.draws, most, engine.settings.bonus)
         engine.clock.num_target_passes += 1
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)
@@ -272,7 +295,7 @@ class _Batch:
         settings = self.engine.settings
         if settings.cost_ratio is None or most == 0:
             return most
-        return best_length(row.acceptance.share, most, settings.cost_ratio, bonus=settings.bonus == "target")
+        return best_length(row.acceptance.share, most, settings.cost_ratio, bonus=settings.bonus != "arbitrated")
 
     def _refill(self, places: list[int]) -> None:
         refilled = places[: len(self.waiting)]

@@ -21,12 +21,14 @@ class Draft:
 
     ``q`` (B, N, V) are the rows the tokens were drawn from. None where there is nothing but the token, so that q is
     one-hot at ``ids``: in a greedy batch, and always with a drafter that has no distribution, which says so with
-    ``one_hot``.
+    ``one_hot``. ``logits``, where the run keeps them, are the penalised ones of ``q``. Where the run asks for the row
+    behind the block both have N + 1 positions, and the row stands behind the last real one.
     """
 
     ids: Tensor
     num_positions: Tensor
     q: Tensor | None
+    logits: Tensor | None = None
     one_hot: bool = False
 
 
@@ -35,7 +37,8 @@ class RunShape:
     """The run a drafter is bound to.
 
     ``longest`` is the most tokens any row may have, prompt included; ``most`` the most that a round drafts; ``eos_ids``
-    (E,) end a block behind them; ``run`` takes the passes over all rows, None for plain ones.
+    (E,) end a block behind them; ``run`` takes the passes over all rows, None for plain ones. A drafter with a
+    distribution hands its logits over with ``keeps_logits``, and with ``row_behind`` those behind the block too.
     """
 
     pair: Pair
@@ -44,6 +47,8 @@ class RunShape:
     most: int
     eos_ids: Tensor
     run: AppendPass | None = None
+    keeps_logits: bool = False
+    row_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
