@@ -14,7 +14,7 @@ from cospec.engine.drafters import Drafter
 from cospec.engine.drafters.eagle3 import eagle3_drafter
 from cospec.engine.drafters.mtp import mtp_drafter
 from cospec.engine.heads import DraftHead
-from cospec.engine.heads.eagle3 import Eagle3Config, Eagle3Head
+from cospec.engine.heads.eagle3 import Eagle3Config, Eagle3Head, Variants
 from cospec.engine.heads.eagle3_files import save_eagle3
 from cospec.engine.heads.files import head_pins
 from cospec.engine.heads.mtp import MtpHead
@@ -23,7 +23,9 @@ from cospec.engine.hidden import HiddenStates, Taps
 from cospec.pair import Pair
 
 
-def eagle3_head(pair: Pair, *, kind: str = "llama", draft_vocab_size: int = 40, **variants: bool) -> Eagle3Head:
+def eagle3_head(
+    pair: Pair, *, kind: str = "llama", draft_vocab_size: int = 40, own_embedding: bool = False, **variants: bool
+) -> Eagle3Head:
     """A random head that drafts some of the ids: those from the target's last one down."""
     config = pair.target.config
     layer = (Qwen3Config if kind == "qwen3" else LlamaConfig)(
@@ -38,10 +40,11 @@ def eagle3_head(pair: Pair, *, kind: str = "llama", draft_vocab_size: int = 40, 
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(11)
-        head = Eagle3Head(
-            Eagle3Config(layer, draft_vocab_size, config.hidden_size, (0, 1, config.num_hidden_layers), **variants),
-            pair.target,
+        tapped = (0, 1, config.num_hidden_layers)
+        form = Eagle3Config(
+            layer, draft_vocab_size, config.hidden_size, tapped, Variants(**variants), own_embedding=own_embedding
         )
+        head = Eagle3Head(form, pair.target)
         randomise(head)
     head.d2t.fill_(config.vocab_size - draft_vocab_size)
     return head.requires_grad_(False).eval()

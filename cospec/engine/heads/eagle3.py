@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -30,8 +30,20 @@ _PARTS = {
 }
 #: Architectures of the head's decoder layer, by transformers' model types.
 LAYER_TYPES = tuple(_PARTS)
-#: The variants in the order of `Eagle3Config`'s fields.
-VARIANTS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """In what published heads differ, named as the `speculators` library does.
+
+    Whether the layer's residual is the normed hidden state; one norm over all features before ``fc``, or one for each
+    layer's; and whether a head goes on from its normed states (EAGLE 3.1), not from those before the norm.
+    """
+
+    norm_before_residual: bool = False
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +52,14 @@ class Eagle3Config:
 
     ``layer`` is the config of its decoder layer; its ``vocab_size`` is the target's, of which the head drafts
     ``draft_vocab_size`` ids. ``tapped`` are the target's layers whose hidden states it reads, of ``target_hidden_size``
-    each. The norms are variants of published heads, named as the `speculators` library does. ``target_name`` and
-    ``target_architectures`` are what the checkpoint says it was made for, if anything.
+    each. ``target_name`` and ``target_architectures`` are what the checkpoint says it was made for, if anything.
     """
 
     layer: PretrainedConfig
     draft_vocab_size: int
     target_hidden_size: int
     tapped: tuple[int, ...]
-    norm_before_residual: bool = False
-    norm_before_fc: bool = False
-    fc_norm: bool = False
-    norm_output: bool = False
+    variants: Variants = field(default_factory=Variants)
     own_embedding: bool = False
     target_name: str | None = None
     target_architectures: tuple[str, ...] = ()
@@ -98,8 +106,7 @@ class Eagle3Layer(nn.Module):
 class Eagle3Head(DraftHead):
     """Hidden states of three layers of the target through ``fc``, one decoder layer, an output over a draft vocabulary.
 
-    Names of parameters are those of published checkpoints. Draft id i stands for the target's id i + d2t[i]. Where
-    ``norm_output``, the head goes on from its normed states (EAGLE 3.1), otherwise from those before the norm.
+    Names of parameters are those of published checkpoints. Draft id i stands for the target's id i + d2t[i].
     """
 
     d2t: Tensor
@@ -112,15 +119,15 @@ class Eagle3Head(DraftHead):
         self.config, self.tapped = config, config.tapped
         self.max_context = int(layer.max_position_embeddings)
         self.fc = nn.Linear(num * config.target_hidden_size, size, bias=False)
-        self.layers = nn.ModuleList([Eagle3Layer(layer, config.norm_before_residual)])
+        self.layers = nn.ModuleList([Eagle3Layer(layer, config.variants.norm_before_residual)])
         self.norm = parts.norm(size, eps=layer.rms_norm_eps)
         self.lm_head = nn.Linear(size, config.draft_vocab_size, bias=False)
         self.rotary_emb = parts.rotary(layer)
         self.embed_tokens = nn.Embedding(layer.vocab_size, size) if config.own_embedding else None
         wide = num * config.target_hidden_size
-        self.input_norm = parts.norm(wide, eps=layer.rms_norm_eps) if config.norm_before_fc else None
+        self.input_norm = parts.norm(wide, eps=layer.rms_norm_eps) if config.variants.norm_before_fc else None
         norms = [parts.norm(config.target_hidden_size, eps=layer.rms_norm_eps) for _ in range(num)]
-        self.fc_norm = nn.ModuleList(norms) if config.fc_norm else None
+        self.fc_norm = nn.ModuleList(norms) if config.variants.fc_norm else None
         self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.long))
         self.masks = head_masks(target, window_of(layer), target.dtype)
 
@@ -139,7 +146,7 @@ class Eagle3Head(DraftHead):
     def read(self, ids: Tensor, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None) -> Tensor:
         embeds = self.embedded(ids, hidden.dtype) if self.embed_tokens is None else self.embed_tokens(ids)
         states = self.layers[0](embeds, hidden, self.rotary_emb(hidden, positions), mask, cache)
-        return self.norm(states) if self.config.norm_output else states
+        return self.norm(states) if self.config.variants.norm_output else states
 
     def draft_logits(self, states: Tensor) -> Tensor:
-        return self.lm_head(states if self.config.norm_output else self.norm(states))
+        return self.lm_head(states if self.config.variants.norm_output else self.norm(states))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig
 
-from cospec.engine.heads.eagle3 import LAYER_TYPES, VARIANTS, Eagle3Config, Eagle3Head, default_layers
+from cospec.engine.heads.eagle3 import LAYER_TYPES, Eagle3Config, Eagle3Head, Variants, default_layers
 from cospec.engine.heads.files import HeadPins, check_pins, fill, read_config, read_weights, save_head
 from cospec.pair import Pair
 
@@ -48,7 +48,7 @@ def _speculators(place: str, raw: Mapping[str, Any], target: PretrainedConfig) -
         raw["draft_vocab_size"],
         raw.get("target_hidden_size") or target.hidden_size,
         tuple(raw.get(_TAPPED) or default_layers(target.num_hidden_layers)),
-        *(bool(raw.get(name, False)) for name in VARIANTS),
+        _variants(raw),
         target_name=verifier.get("name_or_path"),
         target_architectures=tuple(verifier.get("architectures") or ()),
     )
@@ -68,8 +68,12 @@ def _public(place: str, raw: Mapping[str, Any], target: PretrainedConfig) -> Eag
         raw["draft_vocab_size"] or raw.get("vocab_size", target.vocab_size),
         raw.get("target_hidden_size") or target.hidden_size,
         tuple(tapped or default_layers(target.num_hidden_layers)),
-        *(bool(raw.get(name, False)) for name in VARIANTS),
+        _variants(raw),
     )
+
+
+def _variants(raw: Mapping[str, Any]) -> Variants:
+    return Variants(**{field.name: bool(raw.get(field.name, False)) for field in dataclasses.fields(Variants)})
 
 
 def _layer(place: str, raw: dict[str, Any]) -> PretrainedConfig:
@@ -174,7 +178,7 @@ def save_eagle3(head: Eagle3Head, directory: Path, pins: HeadPins) -> None:
         "draft_vocab_size": config.draft_vocab_size,
         "target_hidden_size": config.target_hidden_size,
         _TAPPED: list(config.tapped),
-        **{name: getattr(config, name) for name in VARIANTS},
+        **dataclasses.asdict(config.variants),
     }
     save_head(directory, row, {**head.state_dict(), "t2d": kept}, pins)
 
