@@ -73,7 +73,7 @@ def find(place: str, name: str, revision: str | None = None) -> Path | None:
     if Path(place).is_dir():
         path = Path(place) / name
         return path if path.is_file() else None
-    if Path(place).is_absolute() or place.startswith("."):
+    if Path(place).is_absolute() or place.startswith(".") or place.count("/") > 1:
         raise ValueError(f"there is no directory {place!r}: give a head's directory or a Hub id")
     try:
         found = cached_file(place, name, revision=revision, _raise_exceptions_for_missing_entries=False)
@@ -87,7 +87,10 @@ def read_config(place: str, revision: str | None = None) -> dict[str, Any]:
     """The config.json of a head or model; ValueError where it cannot be read."""
     path = find(place, CONFIG_NAME, revision)
     if path is None:
-        raise ValueError(f"{place!r} holds no {CONFIG_NAME}: give the directory of a head")
+        raise ValueError(
+            f"there is neither a directory {place!r} with a {CONFIG_NAME} nor such a Hub repository within reach: give "
+            "the directory of a head"
+        )
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
