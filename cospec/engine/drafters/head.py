@@ -13,6 +13,7 @@ from cospec.engine.contexts import Contexts
 from cospec.engine.drafters.base import Draft, Outcome, RunShape
 from cospec.engine.drafters.model import up_to_eos
 from cospec.engine.heads import DraftHead
+from cospec.engine.hidden import HiddenStates
 from cospec.engine.sampling import Draws, Stream
 from cospec.pair import Pair
 
@@ -70,7 +71,7 @@ class BoundHeadDrafter:
     def read(self, ids: Tensor, part: PromptPart) -> None:
         rows = torch.tensor(part.rows, device=ids.device)
         # The part may be as wide as a longer prompt beside these.
-        hidden = self.head.fuse(part.hidden.of(self.head.tapped)[:, : self.cache.capacity])
+        hidden = self.head.fuse(self._features(part.hidden)[:, : self.cache.capacity])
         places = part.starts[:, None] + 1 + torch.arange(hidden.shape[1], device=ids.device)
         behind = ids[rows[:, None], places.clamp_max(ids.shape[1] - 1)]
         states = self._pass(behind, hidden, part.starts, part.counts, part.stop, rows)
@@ -105,13 +106,17 @@ class BoundHeadDrafter:
     def commit(self, outcome: Outcome) -> None:
         """Keep the hidden states of what was committed; the tokens behind them are there in the next round."""
         assert outcome.hidden is not None, "the head names its layers"
-        self._waiting = outcome.hidden.of(self.head.tapped), outcome.num_emitted.clone()
+        self._waiting = self._features(outcome.hidden), outcome.num_emitted.clone()
 
     def select_rows(self, rows: Tensor) -> None:
         self.cache.select_rows(rows)
         self.state = self.state[rows] if len(self.state) else self.state
         if self._waiting is not None:
             self._waiting = self._waiting[0][rows], self._waiting[1][rows]
+
+    def _features(self, hidden: HiddenStates) -> Tensor:
+        # The layers of a target may lie on several devices.
+        return hidden.of(self.head.tapped).to(self.cache.line.device)
 
     def _catch_up(self, contexts: Contexts) -> None:
         """Read the pairs of the tokens that the last round committed, in rows that may still be drafted for."""

@@ -71,4 +71,4 @@ class MtpHead(DraftHead):
         return self.final_layernorm(output if isinstance(output, Tensor) else output[0])
 
     def draft_logits(self, states: Tensor) -> Tensor:
-        return self.target.get_output_embeddings()(states.to(self.target.dtype))
+        return self.target.get_output_embeddings()(states.to(self.target.dtype)).to(states.device)
