@@ -157,7 +157,7 @@ class _Batch:
             pair.vocab_size,
             eos_ids,
             keeps_logits=engine.rule.needs_draft_logits,
-            row_behind=settings.bonus == "rule",
+            row_behind=settings.bonus == "rule" and engine.rule.own_bonus_reads_draft,
         )
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
