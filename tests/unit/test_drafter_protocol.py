@@ -203,10 +203,11 @@ def test_a_cost_ratio_needs_draft_steps() -> None:
     ("spec", "message"),
     [
         ("nonsense", "there is no drafter 'nonsense': choose one of model"),
-        ("model:some/dir", "names 'some/dir', and model has no files"),
+        ("model:some/dir", "'some/dir' is no parameter, and it has no files"),
+        ("model:", "ends in a colon"),
         ("model:k=3", "has no parameter 'k': it takes none"),
-        ("model:k=3,k=4", "sets k twice"),
-        ("model:k=3,stray", "has 'stray' where a param=value should stand"),
+        ("model:k=3,k=4", "k is given twice"),
+        ("model:k=3,stray", "'stray' is no parameter: write param=value"),
     ],
 )
 def test_specs_that_name_no_drafter_are_refused(spec: str, message: str) -> None:
@@ -220,6 +221,6 @@ def test_every_drafter_of_the_registry_says_what_it_is() -> None:
         assert info.about
         assert info.source
         for parameter in info.parameters:
-            assert parameter.about
-            if parameter.default is not None:
-                parameter.check(parameter.default, name)
+            assert parameter.meaning
+            assert parameter.source
+            parameter.check(parameter.default)
