@@ -101,6 +101,7 @@ def command(
     loading.check_compile_mode(compile_mode, spec)
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(rule, arbiter, threshold)
+    options.check_rule(choice)
     from cospec.evaluation.method import requests_of
 
     loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)

@@ -92,6 +92,7 @@ def command(
     loading.check_compile_mode(compile_mode, spec)
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    options.check_rule(choice)
     from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of

@@ -129,7 +129,7 @@ def test_relaxed_rules_are_relaxed_and_v3_at_alpha_0_is_not_strict() -> None:
     """Group 4, negative, and a check that the strict points above do not hold by themselves."""
     requests = requests_for("strict")[:2]
     strict = outputs(engine_of("strict").rollouts(requests))
-    for spec in ("cactus", "lenience", "ensemble", "mentored", "cascade_v3:alpha=0", "fuzzy:threshold=0"):
+    for spec in ("cactus", "lenience", "ensemble:weight=0.5", "mentored", "cascade_v3:alpha=0", "fuzzy:threshold=0"):
         assert outputs(engine_of(spec).rollouts(requests)) != strict, spec
 
 
@@ -244,15 +244,15 @@ def entropy(p: Tensor) -> float:
 
 #: What a gate lets through at temperature 0, from the definitions: both models' rows at temperature 1, the draft's id.
 GATES: dict[str, Callable[[Tensor, Tensor, int], bool]] = {
-    "cascade_chow:alpha=0.93": lambda p, q, x: bool(q.max() >= 1 - 0.93),
+    "cascade_chow:alpha=0.8": lambda p, q, x: bool(q.max() >= 1 - 0.8),
     "cascade_diff:alpha=0": lambda p, q, x: bool(q.max() >= p.max()),
     "cascade_opt:alpha=-0.1": lambda p, q, x: bool(q.max() >= p.max() + 0.1 * (p - q).clamp_min(0).sum()),
     "cascade_v1:alpha=0.005": lambda p, q, x: bool(q[x] >= p.max() - 0.005),
-    "cascade_v2:alpha=0.01": lambda p, q, x: bool(p[x] >= p.max() - 0.01),
-    "cascade_v3:alpha=0.2": lambda p, q, x: bool(p[x] >= 0.8 * p.max()),
-    "tok_lt:alpha=0.2": lambda p, q, x: bool(p[x] >= 0.8 * p.max()),
+    "cascade_v2:alpha=0.1": lambda p, q, x: bool(p[x] >= p.max() - 0.1),
+    "cascade_v3:alpha=0.5": lambda p, q, x: bool(p[x] >= 0.5 * p.max()),
+    "tok_lt:alpha=0.5": lambda p, q, x: bool(p[x] >= 0.5 * p.max()),
     "top_k:k=3": lambda p, q, x: bool((p > p[x]).sum() < 3),
-    "trt_relaxed:k=3,delta=0.01": lambda p, q, x: bool((p > p[x]).sum() < 3 and p[x] >= p.max() - 0.01),
+    "trt_relaxed:k=3,delta=0.15": lambda p, q, x: bool((p > p[x]).sum() < 3 and p[x] >= p.max() - 0.15),
     "aasd:alpha=0.01,beta=0.08": lambda p, q, x: bool(p[x] >= min(0.08 - 0.01 * entropy(p), p.max())),
     "fuzzy:divergence=tv,threshold=0.35": lambda p, q, x: bool((p - q).clamp_min(0).sum() < 0.35),
 }
@@ -319,8 +319,8 @@ def test_contrastive_at_temperature_0_writes_the_best_contrastive_score() -> Non
 
 def test_fly_keeps_a_mismatch_only_where_the_next_positions_match() -> None:
     """The rule of its section: accepted length falls with window and theta, and W+1 accepted hold one mismatch."""
-    prompts = random_prompts(*range(3, 15), seed=5)
-    settings = {"num_draft_tokens": 6, "max_new_tokens": 18}
+    prompts = random_prompts(*range(3, 9), seed=5)
+    settings = {"num_draft_tokens": 6, "max_new_tokens": 12}
     for window in (0, 1, 2):
         rollouts = decode(pair(), f"fly:window={window},theta=0", prompts, **settings)
         kept = 0
@@ -334,16 +334,15 @@ def test_fly_keeps_a_mismatch_only_where_the_next_positions_match() -> None:
             assert all(d.kept for rollout in rollouts for d in rollout.decisions)
     # One round from the same text: neither a longer window nor a higher theta accepts more.
     first = {}
-    for window in (0, 1, 2, 6):
-        for theta in (0.0, 0.9, 0.97, float("inf")):
+    strict = outputs(decode(pair(), "strict", prompts, num_draft_tokens=6, max_new_tokens=7))
+    for window in (0, 1, 6):
+        for theta in (0.0, 0.8, float("inf")):
             rollouts = decode(
                 pair(), f"fly:window={window},theta={theta}", prompts, num_draft_tokens=6, max_new_tokens=7
             )
             first[window, theta] = [rollout.blocks[0].accepted_len for rollout in rollouts]
             if theta == float("inf") or window == 6:
-                assert outputs(rollouts) == outputs(
-                    decode(pair(), "strict", prompts, num_draft_tokens=6, max_new_tokens=7)
-                )
+                assert outputs(rollouts) == strict
     for (window, theta), lengths in first.items():
         for (other, higher), fewer in first.items():
             if window <= other and theta <= higher:
