@@ -123,6 +123,7 @@ class EvalOptions:
     draft: str | None
     target: str | None
     bonus: Literal["arbitrated", "target", "rule"] | None
+    drafter: str | None
     num_draft_tokens: int
     cost_ratio: float | None
     max_new_tokens: int
