@@ -101,6 +101,7 @@ def command(
 
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(rule, arbiter, threshold)
+    options.check_rule(choice)
     use = options.draft_use([choice])
     spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
     loading.check_compile_mode(compile_mode, spec)

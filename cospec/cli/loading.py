@@ -208,6 +208,17 @@ class DecodeOptions:
             raise ValueError("--drafter is given, but nothing here drafts: drop --drafter")
         return "needed" if "needed" in use else "none" if use else "optional"
 
+    def check_rule(self, choice: RuleChoice) -> None:
+        """ValueError for a rule that does not go with these settings; needs no models."""
+        from cospec.engine.rules import check_bonus, rule_named
+
+        if choice.arbiter is None and choice.name != "draft":
+            rule = rule_named(choice.name)
+            rule.check_sampling(self.sampling)
+            if rule.drafts:
+                check_bonus(self.bonus, rule)
+                rule.check_drafter(self.bonus or rule.default_bonus, one_hot=self.make_drafter().one_hot)
+
     def check_ids(self, pair: Pair) -> None:
         """ValueError for an ending id that the pair's tokenizer does not have."""
         for token_id in self.eos_token_ids or ():
