@@ -7,41 +7,24 @@ was made for, down to a sample of the draft's weights, and `load_arbiter` compar
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
 from peft import PeftConfig, PeftModel
 from safetensors import SafetensorError
 from torch import nn
-from transformers import PreTrainedModel
 
 from cospec import __version__
 from cospec.arbiter.model import ArbiterNet, ArbiterScorer, separator
 from cospec.engine.record import ContextCache
 from cospec.engine.rules import ArbiterRule
 from cospec.pair import Pair
+from cospec.pins import ModelPin, difference, model_pins, pin_from
 
 CONFIG_NAME = "cospec_config.json"
 LAYOUT_VERSION = 1
-#: Entries of the model config that say where or how it was loaded, not what it is.
-_VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "quantization_config")
-_NUM_PROBED, _VALUES_PROBED = 8, 16
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPin:
-    """What a model is: its name as given, its config's digest and a few of its weights."""
-
-    name: str
-    revision: str | None
-    config_digest: str
-    weight_probe: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +41,12 @@ class Pins:
 
 
 def pins_of(pair: Pair, context_cache: ContextCache) -> Pins:
-    """The pins of an arbiter made for this pair."""
+    """The pins of an arbiter made for this pair; ValueError for a target alone."""
+    pair.require_draft("an arbiter")
+    models = model_pins(pair)
     return Pins(
-        draft=_pin(pair.draft, pair.spec.draft.path, pair.spec.draft.revision),
-        target=_pin(pair.target, pair.spec.target.path, pair.spec.target.revision),
+        draft=models["draft"],
+        target=models["target"],
         tokenizer_digest=pair.tokenizer_digest,
         context_cache=context_cache,
         separator=separator(pair.eos_token_ids),
@@ -89,7 +74,7 @@ def read_pins(directory: Path) -> Pins:
         raise ValueError(f"{str(directory)!r} holds no {CONFIG_NAME}, so it is no arbiter: give a saved checkpoint")
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
-        row["draft"], row["target"] = _pin_from(row["draft"]), _pin_from(row["target"])
+        row["draft"], row["target"] = pin_from(row["draft"]), pin_from(row["target"])
         pins = Pins(**row)
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(
@@ -114,10 +99,8 @@ def check_pins(pins: Pins, pair: Pair, directory: Path) -> None:
     if pins.separator != here.separator:
         wrong.append(f"separator id {pins.separator}, here {here.separator}")
     for role, made, given in (("draft", pins.draft, here.draft), ("target", pins.target, here.target)):
-        if made.config_digest != given.config_digest:
-            wrong.append(f"a {role} of another architecture or size ({made.name!r}, here {given.name!r})")
-        elif not _alike(made.weight_probe, given.weight_probe):
-            wrong.append(f"a {role} with other weights ({made.name!r}, here {given.name!r})")
+        if found := difference(role, made, given):
+            wrong.append(found)
     if wrong:
         raise ValueError(
             f"the arbiter in {str(directory)!r} was made for another pair: {'; '.join(wrong)}. Load the pair it names, "
@@ -130,7 +113,7 @@ def load_arbiter(directory: str | Path, pair: Pair, *, trainable: bool = False) 
     directory = Path(directory)
     pins = read_pins(directory)
     check_pins(pins, pair, directory)
-    net = ArbiterNet(pair.draft, pins.context_cache)
+    net = ArbiterNet(pair.require_draft("an arbiter"), pins.context_cache)
     try:
         config = PeftConfig.from_pretrained(str(directory))
         config.inference_mode = not trainable
@@ -203,29 +186,3 @@ def _card(pins: Pins) -> str:
 def _public_name(name: str) -> str | None:
     """A Hub id as it is; None for a local path, which means nothing elsewhere."""
     return None if Path(name).exists() or name.count("/") != 1 else name
-
-
-def _pin(model: PreTrainedModel, name: str, revision: str | None) -> ModelPin:
-    config = {key: value for key, value in model.config.to_dict().items() if key not in _VOLATILE}
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
-    return ModelPin(name, revision, digest, _probe(model))
-
-
-def _probe(model: nn.Module) -> tuple[float, ...]:
-    """Values of a few weight matrices, spread over the model; empty where weights are not plain floats."""
-    matrices = [p for p in model.parameters() if p.dim() == 2 and p.is_floating_point() and p.numel() >= _VALUES_PROBED]
-    chosen = matrices[:: max(1, len(matrices) // _NUM_PROBED)][:_NUM_PROBED]
-    values = [matrix.detach().flatten()[-_VALUES_PROBED:].float().cpu() for matrix in chosen]
-    return tuple(torch.cat(values).tolist()) if values else ()
-
-
-def _alike(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Equal up to the rounding of another dtype: a cosine of 0.999. A missing probe cannot contradict."""
-    if not one or not other or len(one) != len(other):
-        return True
-    cosine = torch.nn.functional.cosine_similarity(torch.tensor(one), torch.tensor(other), dim=0)
-    return bool(cosine > 0.999)
-
-
-def _pin_from(row: Mapping[str, Any]) -> ModelPin:
-    return ModelPin(**{**row, "weight_probe": tuple(row["weight_probe"])})

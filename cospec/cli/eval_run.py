@@ -19,7 +19,7 @@ from cospec.cli.eval_report import against_earlier, check_against, check_outputs
 from cospec.cli.eval_tasks import LoadedTask, contaminations, load_eval_tasks
 from cospec.cli.loading import RuleChoice
 from cospec.cli.lock import sole_writer
-from cospec.cli.methods import build_methods, choose_methods, describe, describe_decoding, refuse_unused
+from cospec.cli.methods import build_methods, check_methods, choose_methods, describe, describe_decoding
 from cospec.cli.options import on_interrupt
 from cospec.cli.progress import progress
 from cospec.cli.stopping import StopSignals
@@ -41,9 +41,10 @@ def run_evaluation(options: EvalOptions) -> None:
     earlier = read_earlier(options.against)
     loaded = load_eval_tasks(options)
     overlap = contaminations(loaded, options.train_prompts) if options.train_prompts else None
-    check_passes(None, options.packed, read_pair_spec(*options.models))
     choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
-    refuse_unused(options.decoding(), choices)
+    check_methods(options.decoding(), choices)
+    spec = read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
+    check_passes(None, options.packed, spec)
     if earlier:
         tasks = json.loads(dumps({entry.task.name: entry.described for entry in loaded}))
         check_against(earlier, tasks, choices, options)
@@ -64,7 +65,8 @@ def _run(
     from cospec.evaluation import summary
 
     _check_begun(options, loaded)
-    decoding, pair = options.decoding(), load_pair_from_options(*options.models)
+    decoding = options.decoding()
+    pair = load_pair_from_options(*options.models, draft_use=decoding.draft_use(choices.values()))
     decoding.check_ids(pair)
     methods = build_methods(choices, pair, decoding)
     described = describe(pair, decoding, choices, methods) | {
@@ -118,6 +120,7 @@ def _settings(options: EvalOptions) -> EvalSettings:
         eos_token_ids=decoding.eos_token_ids,
         stop=decoding.stop,
         cost_ratio=decoding.cost_ratio,
+        drafter=decoding.make_drafter(),
         batch_size=decoding.batch_size,
         seed=decoding.seed,
         repeats=options.repeats,

@@ -17,6 +17,7 @@ from cospec.cli.options import (
     BonusOption,
     CompileOption,
     DeviceOption,
+    DrafterOption,
     DraftOption,
     DtypeOption,
     EosOption,
@@ -69,6 +70,7 @@ def command(
     arbiter: ArbiterOption = None,
     threshold: ThresholdOption = 0.5,
     bonus: BonusOption = None,
+    drafter: DrafterOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
     cost_ratio: MeasuredRatioOption = None,
     max_new_tokens: MaxNewTokensOption = 512,
@@ -99,13 +101,17 @@ def command(
     given, rows = locals(), _rows(prompt, prompts)
     from cospec.cli import loading
 
-    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
-    loading.check_passes(compile_mode, packed, spec)
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(rule, arbiter, threshold)
+    options.check_rule(choice)
+    use = options.draft_use([choice])
+    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
+    loading.check_passes(compile_mode, packed, spec)
+    if cost_ratio == "auto" and not options.make_drafter().runs_draft_model:
+        raise ValueError(f"--cost-ratio auto measures the draft model, and --drafter {drafter} runs none: drop it")
     from cospec.evaluation.method import requests_of
 
-    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
+    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
     if cost_ratio == "auto":
         options = _with_measured_ratio(options, options.over(loaded))
     engine = options.engine(loaded, loading.rule_from_options(choice, loaded))

@@ -18,20 +18,25 @@ if TYPE_CHECKING:
 
 
 def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> dict[str, RuleChoice]:
-    """Rule choices by method name, the target first; arbiters are called after their directory unless named."""
-    from cospec.engine.rules import RULES
+    """Rule choices by method name, the target first; arbiters are called after their directory unless named.
+
+    A method is called as it is written, such as `cactus:delta=0.25`.
+    """
+    from cospec.engine.rules import RULES, rule_named, split_specs
 
     chosen: dict[str, RuleChoice] = {"target": RuleChoice("target")}
-    names = [part.strip() for part in methods.split(",")]
-    for name in names:
+    specs: list[str] = []
+    for name in split_specs(methods):
+        base = name.partition(":")[0]
         if not name:
             raise ValueError(f"--methods {methods!r} has an empty name: write names with commas, such as draft,strict")
-        if name == "arbiter":
+        if base == "arbiter":
             raise ValueError("method 'arbiter' needs a directory: use --arbiter DIR instead")
-        if name != "draft" and name not in RULES:
-            known = ", ".join(["draft", *(rule for rule in RULES if rule != "arbiter")])
+        if name != "draft" and base not in RULES:
+            known = ", ".join(["draft", *(rule for rule, info in RULES.items() if info.make)])
             raise ValueError(f"there is no method {name!r}: choose from {known}, or add --arbiter DIR")
-        if names.count(name) > 1:
+        specs.append(name if name == "draft" else rule_named(name).spec)
+        if specs.count(specs[-1]) > 1:
             raise ValueError(f"--methods {methods!r} names {name} twice: drop one")
         chosen[name] = RuleChoice("draft") if name == "draft" else choose_rule(name, None)
     if threshold != 0.5 and not arbiters:
@@ -53,10 +58,12 @@ def _named(text: str) -> tuple[str, Path]:
     return Path(text).resolve().name, Path(text)
 
 
-def refuse_unused(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> None:
-    """ValueError for options of drafting where no method drafts."""
+def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> None:
+    """ValueError for options of drafting where no method drafts, and for methods that do not go with the options."""
     from cospec.engine.rules import rule_named
 
+    for choice in choices.values():
+        options.check_rule(choice)
     alone = [
         choice.arbiter is None and (choice.name == "draft" or not rule_named(choice.name).drafts)
         for choice in choices.values()
@@ -121,11 +128,11 @@ def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
 
 
 def pair_digest(pair: Pair) -> str:
-    """Digest of the pair's pins: names, configs, a sample of the draft's weights, tokenizer."""
-    from cospec.arbiter.adapter import pins_of
+    """Digest of the pair's pins: names, configs, a sample of the weights, tokenizer."""
+    from cospec.pins import model_pins
 
-    pins = asdict(pins_of(pair, "own"))
-    return digest([dumps([pins["draft"], pins["target"], pins["tokenizer_digest"]]).encode()])
+    pins = [asdict(pin) for pin in model_pins(pair).values()]
+    return digest([dumps([*pins, pair.tokenizer_digest]).encode()])
 
 
 def arbiter_digest(directory: Path) -> str:

@@ -58,7 +58,9 @@ ScorerOption = Annotated[
 ]
 RuleOption = Annotated[
     str | None,
-    typer.Option("--rule", help="What decides at a mismatch: strict, never, always, arbiter, target (drafts nothing)."),
+    typer.Option(
+        "--rule", metavar="NAME[:PARAM=VALUE,...]", help="What decides which draft tokens stay: docs/rules.md."
+    ),
 ]
 ArbiterOption = Annotated[
     Path | None,
@@ -68,11 +70,19 @@ ThresholdOption = Annotated[
     float, typer.Option("--threshold", min=0.0, max=1.0, help="The arbiter keeps the draft's token above this.")
 ]
 BonusOption = Annotated[
-    Literal["arbitrated", "target"] | None,
+    Literal["arbitrated", "target", "rule"] | None,
     typer.Option(
         "--bonus",
-        help="The token after a fully accepted block: an arbitrated draft token, or the target's own. "
-        "Left out: the rule's usual one.",
+        help="The token after a fully accepted block: an arbitrated draft token, the target's own, or one of the "
+        "rule's law. Left out: the rule's usual one.",
+    ),
+]
+DrafterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        metavar="NAME[:PATH][:PARAM=VALUE,...]",
+        help="What proposes tokens: the draft model, or another one of docs/drafters.md.",
     ),
 ]
 NumDraftTokensOption = Annotated[
@@ -123,12 +133,25 @@ PenaltyOption = Annotated[
 RawOption = Annotated[bool, typer.Option("--raw", help="Take prompts as plain text: no chat template.")]
 
 
-def require_pair_choice(pair: Path | None, draft: str | None, target: str | None) -> None:
-    """ValueError unless the pair is given in exactly one way: --pair, or --draft and --target together."""
+#: Whether the draft model is needed, left to the user, or would be loaded for nothing.
+DraftUse = Literal["needed", "optional", "none"]
+
+
+def require_pair_choice(
+    pair: Path | None, draft: str | None, target: str | None, draft_use: DraftUse = "needed"
+) -> None:
+    """ValueError unless the pair is given in exactly one way: --pair, or --draft and --target together.
+
+    --target alone will do where the draft is not ``needed``; with ``none``, --draft is refused.
+    """
     if pair is not None and (draft is not None or target is not None):
         raise ValueError("--pair and --draft/--target both name models: keep one of the two ways")
     if pair is None and draft is None and target is None:
         raise ValueError("no models given: use --pair PAIR.yaml, or --draft MODEL and --target MODEL")
+    if draft is not None and draft_use == "none":
+        raise ValueError("--draft names a model, and nothing here drafts with one: drop --draft")
+    if draft_use != "needed" and target is not None:
+        return
     if pair is None and (draft is None or target is None):
         given, missing = ("--draft", "--target") if target is None else ("--target", "--draft")
         raise ValueError(f"{given} is given without {missing}: a pair needs both")

@@ -16,6 +16,7 @@ from cospec.cli.options import (
     CompileOption,
     CostRatioOption,
     DeviceOption,
+    DrafterOption,
     DraftOption,
     DtypeOption,
     EosOption,
@@ -62,6 +63,7 @@ def command(
         bool, typer.Option("--sampled", help="Draw the arbiter's decisions from its probabilities, as in training.")
     ] = False,
     bonus: BonusOption = None,
+    drafter: DrafterOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
     cost_ratio: CostRatioOption = None,
     max_new_tokens: MaxNewTokensOption = 512,
@@ -90,15 +92,17 @@ def command(
     given, (rows, out) = locals(), _check_files(prompts, out)
     from cospec.cli import loading
 
-    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
-    loading.check_passes(compile_mode, packed, spec)
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    options.check_rule(choice)
+    use = options.draft_use([choice])
+    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
+    loading.check_passes(compile_mode, packed, spec)
     from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of
 
-    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
+    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
     engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     claim(out, loaded, arbiter)
     requests = requests_of(loaded, rows, raw=raw)
@@ -155,8 +159,8 @@ def _summary(
         "num_drafted": sums.num_drafted,
         "num_accepted": sums.num_accepted,
         "acceptance_rate": sums.acceptance_rate,
-        # One more than the accepted tokens is a length only where a token of the target's follows.
-        **({"mean_acceptance_length": sums.mean_acceptance_length} if bonus == "target" else {}),
+        # One more than the accepted tokens is a length only where a bonus token follows.
+        **({"mean_acceptance_length": sums.mean_acceptance_length} if bonus != "arbitrated" else {}),
         "acceptance_by_position": sums.acceptance_by_position,
         "num_mismatches": sums.num_mismatches,
         "num_kept": sums.num_kept,

@@ -22,7 +22,7 @@ def measure_cost_ratio(pair: Pair, batch_size: int, num_draft_tokens: int, conte
     """
     room = min(pair.draft_context, pair.target_context) - num_draft_tokens - 1
     length = max(1, min(context, room))
-    step = _seconds(pair.draft, batch_size, 1, length)
+    step = _seconds(pair.require_draft("a measured cost ratio"), batch_size, 1, length)
     return step / _seconds(pair.target, batch_size, num_draft_tokens + 1, length)
 
 

@@ -43,7 +43,7 @@ class Acceptance:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """vLLM's: 1 + accepted tokens by rounds. Only where the target writes a bonus is it a number of tokens."""
+        """vLLM's: 1 + accepted tokens by rounds. Only where a bonus follows is it a number of tokens."""
         length = ratio(self.num_accepted, self.num_rounds)
         return None if length is None else 1 + length
 

@@ -24,10 +24,13 @@ def packed_pair(pair: Pair) -> Pair:
     cannot work (`check_packing`).
     """
     for model in (pair.draft, pair.target):
-        weight = next(model.parameters())
-        check_packing(weight.device.type, weight.dtype)
-    draft = _packed(pair.draft)
-    return dataclasses.replace(pair, draft=draft, target=draft if pair.target is pair.draft else _packed(pair.target))
+        if model is not None:
+            weight = next(model.parameters())
+            check_packing(weight.device.type, weight.dtype)
+    target = _packed(pair.target)
+    if pair.draft is None or pair.draft is pair.target:
+        return dataclasses.replace(pair, draft=pair.draft and target, target=target)
+    return dataclasses.replace(pair, draft=_packed(pair.draft), target=target)
 
 
 def check_packing(device_type: str, dtype: torch.dtype | None = None) -> None:
@@ -59,13 +62,13 @@ def _packed(model: PreTrainedModel) -> PreTrainedModel:
 
 
 class _PackedLinear(nn.Module):
-    """As `nn.Linear` over (..., in) in its own layout of the weight (out, in); without a gradient."""
+    """As `nn.Linear` over (..., in) in a layout of its own; without a gradient."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        # A plain attribute: the layout can be neither saved nor moved as a parameter can.
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)
-        self._bias = None if linear.bias is None else linear.bias.detach()
+        # Still the model's parameters, for whoever looks at them; no second copy.
+        self.weight, self.bias = linear.weight, linear.bias
+        self._laid_out = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)
 
     def forward(self, states: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(states, self._weight, self._bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise(states, self._laid_out, self.bias, "none", [], "")

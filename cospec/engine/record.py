@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 FinishReason = Literal["eos", "stop", "length"]
-Bonus = Literal["arbitrated", "target"]
+#: What follows a fully accepted block: a draft token decided like any other, the target's own token, or one drawn from
+#: the rule's own law.
+Bonus = Literal["arbitrated", "target", "rule"]
 ContextCache = Literal["own", "shared"]
 
 #: Temperatures and penalties beyond would leave float32: logits divided by both overflow, and a row of inf has no law.
@@ -52,7 +54,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that decides a rollout's tokens apart from the weights and the prompt."""
+    """Everything that decides a rollout's tokens apart from the weights and the prompt.
+
+    ``drafter`` is the spec of what drafted, None where the rule drafts nothing.
+    """
 
     seed: int
     rule: str
@@ -66,6 +71,7 @@ class Settings:
     context_cache: ContextCache | None = None
     stop: tuple[str, ...] = ()
     cost_ratio: float | None = None
+    drafter: str | None = "model"
 
 
 @dataclass(frozen=True, slots=True)

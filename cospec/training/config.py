@@ -1,4 +1,4 @@
-"""The configs of both stages; every key is documented here, unknown ones are errors."""
+"""The configs of all stages; every key is documented here, unknown ones are errors."""
 
 from __future__ import annotations
 
@@ -95,10 +95,7 @@ class SftConfig:
     trainer: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.holdout < 1.0:
-            raise ValueError(f"holdout is {self.holdout}: it is the share kept apart for measuring, in [0, 1)")
-        if self.epochs <= 0 or self.batch < 1:
-            raise ValueError(f"epochs is {self.epochs} and batch is {self.batch}: use epochs > 0 and batch >= 1")
+        _check_schooling(self.epochs, self.batch, self.holdout)
         _check_forms(self.arbiter, self.optimiser)
 
 
@@ -174,6 +171,80 @@ class GrpoConfig:
                 "evenly: choose a micro_batch that divides them"
             )
         return rollouts // slots
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSection:
+    """The head to train: ``kind`` is eagle3 or mtp.
+
+    ``unroll`` is how many tokens it drafts in training, each from the states before (EAGLE-3's training-time test);
+    step i weighs ``decay`` ** i in the loss (Li et al. 2025). EAGLE-3 alone: ``layers`` of the target that are read
+    (empty: a low, a middle and a high one), ``draft_vocab_size`` of the most frequent ids (0: all), and the width of
+    its feed-forward layer, ``intermediate_size`` (0: the target's).
+    """
+
+    kind: str = "eagle3"
+    unroll: int = 5
+    decay: float = 0.8
+    layers: list[int] = field(default_factory=list)
+    draft_vocab_size: int = 0
+    intermediate_size: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("eagle3", "mtp"):
+            raise ValueError(f"head.kind is {self.kind!r}: choose 'eagle3' or 'mtp'")
+        if self.unroll < 1 or not 0.0 < self.decay <= 1.0:
+            raise ValueError(
+                f"head.unroll is {self.unroll} and head.decay {self.decay}: use 1 step or more, and a decay in (0, 1]"
+            )
+        if self.kind == "mtp" and (self.layers or self.draft_vocab_size or self.intermediate_size):
+            raise ValueError(
+                "head.layers, head.draft_vocab_size and head.intermediate_size are of EAGLE-3 heads, and head.kind is "
+                "'mtp': an MTP layer reads the last hidden state and drafts all ids; leave them out"
+            )
+        if self.draft_vocab_size < 0 or self.intermediate_size < 0:
+            raise ValueError("head.draft_vocab_size and head.intermediate_size are 0 (the target's own) or more")
+
+
+@dataclass(frozen=True, slots=True)
+class TextsSection:
+    """How the target writes the texts that the head learns from."""
+
+    max_new_tokens: int = 512
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    batch_size: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterHeadConfig:
+    """A drafting head for the pair's target.
+
+    ``prompts`` is a JSONL file of prompt rows; the target answers them itself. ``batch`` texts make one optimiser step
+    over all processes. ``trainer`` is passed on to transformers' TrainingArguments.
+    """
+
+    prompts: str
+    pair: PairSection = field(default_factory=PairSection)
+    head: HeadSection = field(default_factory=HeadSection)
+    texts: TextsSection = field(default_factory=TextsSection)
+    optimiser: OptimiserSection = field(default_factory=OptimiserSection)
+    run: RunSection = field(default_factory=RunSection)
+    epochs: float = 3.0
+    batch: int = 32
+    holdout: float = 0.05
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_schooling(self.epochs, self.batch, self.holdout)
+
+
+def _check_schooling(epochs: float, batch: int, holdout: float) -> None:
+    if not 0.0 <= holdout < 1.0:
+        raise ValueError(f"holdout is {holdout}: it is the share kept apart for measuring, in [0, 1)")
+    if epochs <= 0 or batch < 1:
+        raise ValueError(f"epochs is {epochs} and batch is {batch}: use epochs > 0 and batch >= 1")
 
 
 def _check_forms(arbiter: ArbiterSection, optimiser: OptimiserSection) -> None:

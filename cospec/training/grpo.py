@@ -317,7 +317,7 @@ def train(config: GrpoConfig) -> Path:
     )
     run, checkpoint = open_run(config, [config.prompts])
     if run.finished:
-        return run.arbiter
+        return run.result
     pair = load_training_pair(config.pair, config.run.use_cpu)
     usable, dropped = usable_rows(rows, pair)
     if len(usable) < config.prompts_per_step:
@@ -332,7 +332,7 @@ def train(config: GrpoConfig) -> Path:
     trainer.train(resume_from_checkpoint=checkpoint)
     assert trainer.state.global_step == config.steps, f"{trainer.state.global_step} steps made of {config.steps}"
     trainer.finish(run)
-    return run.arbiter
+    return run.result
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """The run directory: the unit of truth of a training run.
 
-``config.yaml, provenance.json, metrics.jsonl, rollouts/, checkpoints/`` and, at the end, ``arbiter/``.
+``config.yaml, provenance.json, metrics.jsonl, rollouts/, checkpoints/`` and, at the end, ``arbiter/`` or ``head/``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from cospec.arbiter.adapter import CONFIG_NAME
 from cospec.config import differing_lines, to_yaml
+from cospec.engine.heads.files import PINS_NAME
 from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl, write_json_atomic, write_jsonl_atomic
 from cospec.provenance import git_state, package_versions
 
-_CHECKPOINT_FILES = ("adapter_model.safetensors", CONFIG_NAME, "optimizer.pt", "trainer_state.json")
+_CHECKPOINT_FILES = ("optimizer.pt", "trainer_state.json")
 _PACKAGES = ("cospec", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "deepspeed")
 
 
@@ -31,10 +32,24 @@ _NO_PART_OF_A_RUN = ("run.resume", "run.tracker")
 
 
 @dataclass(frozen=True, slots=True)
+class Product:
+    """What a run makes: the folder it is put into, the file that is written last, and what each checkpoint holds."""
+
+    folder: str
+    last_file: str
+    checkpoint_files: tuple[str, ...]
+
+
+ARBITER = Product("arbiter", CONFIG_NAME, ("adapter_model.safetensors", CONFIG_NAME))
+HEAD = Product("head", PINS_NAME, ("model.safetensors",))
+
+
+@dataclass(frozen=True, slots=True)
 class RunDir:
     """Paths of one run."""
 
     root: Path
+    product: Product = ARBITER
 
     @property
     def metrics(self) -> Path:
@@ -49,20 +64,21 @@ class RunDir:
         return self.root / "rollouts"
 
     @property
-    def arbiter(self) -> Path:
-        """Where the finished arbiter lies."""
-        return self.root / "arbiter"
+    def result(self) -> Path:
+        """Where the finished arbiter or head lies."""
+        return self.root / self.product.folder
 
     def last_checkpoint(self) -> str | None:
         """The newest complete checkpoint; one that a kill left half written is passed over."""
         found = [path for path in self.checkpoints.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-        whole = [path for path in found if all((path / name).is_file() for name in _CHECKPOINT_FILES)]
+        files = (*_CHECKPOINT_FILES, *self.product.checkpoint_files)
+        whole = [path for path in found if all((path / name).is_file() for name in files)]
         return str(max(whole, key=_step_of)) if whole else None
 
     @property
     def finished(self) -> bool:
-        """Whether a run ended here and left its arbiter."""
-        return (self.arbiter / CONFIG_NAME).is_file()
+        """Whether a run ended here and left its result."""
+        return (self.result / self.product.last_file).is_file()
 
     def begin(self, config: Any, inputs: Sequence[str], resume: bool) -> None:
         """Write config and provenance, and drop the metrics behind the last checkpoint.

@@ -1,4 +1,4 @@
-"""What both stages do before they train: parse the command line, load pair and arbiter, open the run directory."""
+"""What all stages do before they train: parse the command line, load pair and arbiter, open the run directory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,17 @@ from cospec.arbiter.model import LoraSpec, new_arbiter
 from cospec.config import load_config, to_yaml
 from cospec.pair import Pair, load_pair
 from cospec.pair_file import override, read_pair_file
-from cospec.training.config import ArbiterSection, GrpoConfig, OptimiserSection, PairSection, RunSection, SftConfig
+from cospec.training.config import (
+    ArbiterSection,
+    DrafterHeadConfig,
+    GrpoConfig,
+    OptimiserSection,
+    PairSection,
+    RunSection,
+    SftConfig,
+)
 from cospec.training.cpu_launch import missing_cpu_processes, start_processes
-from cospec.training.run_dir import RunDir
+from cospec.training.run_dir import ARBITER, Product, RunDir
 
 _DECODING = "completions are rollouts of the engine, so set rollout.{} instead"
 _NO_EFFECT = "rewards and advantages are per decision, so it would have no effect"
@@ -46,7 +54,7 @@ _REFUSED = {
     "eval_strategy": "checkpoints are compared with `cospec eval`",
 }
 
-ConfigT = TypeVar("ConfigT", SftConfig, GrpoConfig)
+ConfigT = TypeVar("ConfigT", SftConfig, GrpoConfig, DrafterHeadConfig)
 
 
 def run_stage(cls: type[ConfigT], train: Callable[[ConfigT], Any], description: str, argv: Sequence[str] | None) -> int:
@@ -91,7 +99,8 @@ def prepare_arbiter(pair: Pair, section: ArbiterSection, seed: int) -> PeftModel
         arbiter = load_arbiter(section.init, pair, trainable=True)
     else:
         lora = LoraSpec(section.lora_r, section.lora_alpha, section.lora_dropout)
-        arbiter = new_arbiter(pair.draft, "own" if section.context_cache == "own" else "shared", lora)
+        draft = pair.require_draft("training an arbiter")
+        arbiter = new_arbiter(draft, "own" if section.context_cache == "own" else "shared", lora)
     trainable_names(arbiter)
     return arbiter
 
@@ -102,18 +111,20 @@ def check_arbiter_init(section: ArbiterSection) -> None:
         read_pins(Path(section.init))
 
 
-def open_run(config: SftConfig | GrpoConfig, inputs: Sequence[str]) -> tuple[RunDir, str | None]:
+def open_run(
+    config: SftConfig | GrpoConfig | DrafterHeadConfig, inputs: Sequence[str], product: Product = ARBITER
+) -> tuple[RunDir, str | None]:
     """The run directory and the checkpoint to go on from; written by the main process alone.
 
     A run that is `finished` already is neither trained further nor overwritten: callers look and stop.
     """
-    run, state = RunDir(Path(config.run.dir)), PartialState(cpu=config.run.use_cpu)
+    run, state = RunDir(Path(config.run.dir), product), PartialState(cpu=config.run.use_cpu)
     checkpoint = run.last_checkpoint()
     with state.main_process_first():
         if state.is_main_process:
             run.begin(config, inputs, config.run.resume)
     if run.finished and state.is_main_process:
-        print(f"cospec: this run is finished already: its arbiter is in {run.arbiter}", file=sys.stderr)
+        print(f"cospec: this run is finished already: its {run.product.folder} is in {run.result}", file=sys.stderr)
     return run, checkpoint
 
 
@@ -184,6 +195,6 @@ class SavesArbiter(Trainer):
         """Write the trained arbiter where the run directory promises it; once, by the main process."""
         if self.accelerator.is_main_process:
             arbiter = self.accelerator.unwrap_model(self.model)
-            save_arbiter(arbiter, run.arbiter, pins_of(self.pair, arbiter.get_base_model().context_cache))
-            print(f"cospec: the arbiter is in {run.arbiter}", file=sys.stderr)
+            save_arbiter(arbiter, run.result, pins_of(self.pair, arbiter.get_base_model().context_cache))
+            print(f"cospec: the arbiter is in {run.result}", file=sys.stderr)
         self.accelerator.wait_for_everyone()

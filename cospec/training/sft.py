@@ -134,7 +134,7 @@ def train(config: SftConfig) -> Path:
     )
     run, checkpoint = open_run(config, [config.rollouts, config.labels])
     if run.finished:
-        return run.arbiter
+        return run.result
     pair = load_training_pair(config.pair, config.run.use_cpu)
     arbiter = prepare_arbiter(pair, config.arbiter, config.run.seed)
     num_held = int(len(found) * config.holdout)
@@ -150,7 +150,7 @@ def train(config: SftConfig) -> Path:
     if num_held and trainer.accelerator.is_main_process:
         append_jsonl(run.metrics, [{"step": trainer.state.global_step, **held_out(trainer, found[:num_held])}])
     trainer.finish(run)
-    return run.arbiter
+    return run.result
 
 
 @torch.no_grad()

@@ -42,8 +42,8 @@ def test_imports_go_one_way(layer: str) -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
 
 
-DECODING = ["pair.py", "prompts.py", "prompt_rows.py", "jsonl.py", "engine", "arbiter"]
-FEW = {"torch", "transformers", "peft", "safetensors", "cospec", *sys.stdlib_module_names}
+DECODING = ["pair.py", "pins.py", "prompts.py", "prompt_rows.py", "jsonl.py", "engine", "arbiter"]
+FEW = {"torch", "numpy", "transformers", "peft", "safetensors", "cospec", *sys.stdlib_module_names}
 
 
 def packages(path: Path) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -19,6 +20,7 @@ from cospec.engine.packed import check_packing, packed_pair
 from cospec.engine.record import ContextCache, Rollout, Sampling
 from cospec.engine.rules import ArbiterRule
 from cospec.pair import Pair
+from cospec.pins import model_pins
 
 SAMPLED = Sampling(temperature=0.9, top_p=0.95)
 
@@ -79,15 +81,21 @@ def test_an_arbiter_decides_the_same_over_packed_weights(llama: Pair, context_ca
 
 @pytest.mark.usefixtures("every_weight")
 def test_the_pair_itself_stays_as_it_was(llama: Pair) -> None:
-    before = {id(parameter) for parameter in llama.target.parameters()}
+    before = dict(llama.target.named_parameters())
     ours = packed_pair(llama)
-    assert {id(parameter) for parameter in llama.target.parameters()} == before
-    assert ours.target.get_input_embeddings().weight is llama.target.get_input_embeddings().weight
+    for model in (llama.target, ours.target):
+        assert {name: id(tensor) for name, tensor in model.named_parameters()} == {n: id(t) for n, t in before.items()}
+    assert model_pins(ours) == model_pins(llama)
     assert (ours.vocab_size, ours.eos_token_ids, ours.device) == (llama.vocab_size, llama.eos_token_ids, llama.device)
 
 
 def test_small_weights_stay_as_they_are(llama: Pair) -> None:
     assert not any(isinstance(module, packed._PackedLinear) for module in packed_pair(llama).target.modules())
+
+
+def test_a_pair_without_a_draft_is_packed(llama: Pair) -> None:
+    alone = packed_pair(dataclasses.replace(llama, draft=None))
+    assert alone.draft is None
 
 
 def test_one_model_is_packed_once(llama: Pair) -> None:
