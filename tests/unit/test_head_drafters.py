@@ -16,6 +16,7 @@ from test_sampling import (
     all_outcomes,
     assert_same_law,
     chain_law,
+    every_draw_matters,
     law_of,
     nothing_matters_behind_a_rejection,
 )
@@ -167,6 +168,17 @@ def test_strict_has_exactly_the_targets_law(kind: str, draft_vocab_size: int, sa
     assert_same_law(law_of(outcomes), chain_law(pair.target, 2, sampling))
     assert any(rollout.num_accepted for _, rollout in outcomes)
     assert any(rollout.num_accepted < rollout.num_drafted for _, rollout in outcomes)
+
+
+def test_a_rule_that_reads_logits_and_the_row_behind_the_block_works_with_few_draft_ids() -> None:
+    """Contrastive decoding at beta 0 is strict, whatever ids the head leaves out; beyond, its laws are laws."""
+    pair, heads = toy(2)
+    drafter = HeadDrafter("eagle3", lambda _: heads["eagle3"])
+    settings = {"sampling": Sampling(1.0), "matters": every_draw_matters, "drafter": drafter}
+    law = law_of(all_outcomes(pair, "contrastive:beta=0", 1, 2, **settings))
+    assert_same_law(law, chain_law(pair.target, 2, Sampling(1.0)))
+    pushed = law_of(all_outcomes(pair, "contrastive:beta=0.5", 1, 2, **settings))
+    assert max(abs(pushed.get(text, 0.0) - weight) for text, weight in law.items()) > 0.01
 
 
 @pytest.mark.parametrize("kind", KINDS)
