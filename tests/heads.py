@@ -83,14 +83,22 @@ def features_of(head: DraftHead, ids: Sequence[int]) -> Tensor:
 
 
 @torch.no_grad()
-def drafted_again(head: DraftHead, text: Sequence[int], num: int, vocab_size: int = VOCAB_SIZE) -> list[int]:
-    """Greedy drafts behind a text, every step a plain pass over all pairs: no cache, no batch."""
+def logits_again(head: DraftHead, text: Sequence[int], drafts: Sequence[int], vocab_size: int = VOCAB_SIZE) -> Tensor:
+    """Logits (N + 1, V) before each of N drafts behind a text and behind them; every step a plain pass over all."""
     ids, hidden = list(text[1:]), features_of(head, text)[:, :-1]
+    rows: list[Tensor] = []
+    for draft in [*drafts, 0]:
+        states = plain_states(head, ids, hidden)
+        rows.append(head.logits(states[0, -1])[:vocab_size])
+        ids, hidden = [*ids, draft], torch.cat([hidden, states[:, -1:]], dim=1)
+    return torch.stack(rows)
+
+
+def drafted_again(head: DraftHead, text: Sequence[int], num: int) -> list[int]:
+    """Greedy drafts behind a text: no cache, no batch."""
     drafts: list[int] = []
     while len(drafts) < num:
-        states = plain_states(head, ids, hidden)
-        drafts.append(int(head.logits(states[0, -1])[:vocab_size].argmax()))
-        ids, hidden = [*ids, drafts[-1]], torch.cat([hidden, states[:, -1:]], dim=1)
+        drafts.append(int(logits_again(head, text, drafts)[-1].argmax()))
     return drafts
 
 

@@ -9,7 +9,16 @@ import pytest
 import torch
 from conftest import VOCAB_SIZE, family_pair, late_ids, pair_of, random_prompts, tiny_config, tiny_model
 from engine_checks import assert_counters, decode, outputs, trace
-from heads import drafted_again, eagle3_head, features_of, memoryless_target, mtp_head, plain_states, saved_drafter
+from heads import (
+    drafted_again,
+    eagle3_head,
+    features_of,
+    logits_again,
+    memoryless_target,
+    mtp_head,
+    plain_states,
+    saved_drafter,
+)
 from reference import generated
 from test_sampling import (
     TOY_SIZE,
@@ -20,10 +29,12 @@ from test_sampling import (
     nothing_matters_behind_a_rejection,
 )
 
-from cospec.engine.drafters import Drafter
-from cospec.engine.drafters.head import HeadDrafter
+from cospec.engine.contexts import Contexts
+from cospec.engine.drafters import Draft, Drafter, RunShape
+from cospec.engine.drafters.head import BoundHeadDrafter, HeadDrafter
 from cospec.engine.heads import DraftHead
 from cospec.engine.record import Sampling
+from cospec.engine.sampling import Draws, processed_rows
 from cospec.pair import Pair
 from cospec.training.unroll import Unrolled
 
@@ -167,6 +178,52 @@ def test_strict_has_exactly_the_targets_law(kind: str, draft_vocab_size: int, sa
     assert_same_law(law_of(outcomes), chain_law(pair.target, 2, sampling))
     assert any(rollout.num_accepted for _, rollout in outcomes)
     assert any(rollout.num_accepted < rollout.num_drafted for _, rollout in outcomes)
+
+
+class Noting(HeadDrafter):
+    """Keeps what it proposed, with the texts it was proposed behind; one row at a time."""
+
+    def bind(self, run: RunShape) -> BoundHeadDrafter:
+        bound, self.noted = super().bind(run), []
+        propose = bound.propose
+
+        def noted(contexts: Contexts, num_steps: int, draws: Draws) -> Draft:
+            draft = propose(contexts, num_steps, draws)
+            self.noted.append((contexts.ids[0, : contexts.lengths[0]].tolist(), draft))
+            return draft
+
+        bound.propose = noted  # type: ignore[method-assign]
+        return bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_q_and_logits_are_those_of_full_recomputation_and_reach_behind_the_block(kind: str) -> None:
+    pair = family_pair("llama", "sdpa")
+    head = eagle3_head(pair) if kind == "eagle3" else mtp_head(pair)
+    drafter, sampling = Noting(kind, lambda _: head), Sampling(0.9)
+    decode(
+        pair, "ensemble:weight=0.5", random_prompts(6), drafter=drafter, bonus="rule", sampling=sampling,
+        max_new_tokens=12, num_draft_tokens=3,
+    )  # fmt: skip
+    assert len(drafter.noted) >= 3
+    for text, draft in drafter.noted:
+        num = int(draft.num_positions[0])
+        expected = logits_again(head, text, draft.ids[0, :num].tolist())
+        torch.testing.assert_close(draft.logits[0, : num + 1], expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(draft.q[0, : num + 1], processed_rows(expected, sampling), atol=1e-5, rtol=1e-4)
+
+
+def test_contrastive_decoding_takes_heads_that_leave_ids_out(prompts: list[list[int]]) -> None:
+    """At beta 0 it is strict, draw for draw; beyond, what is never drafted counts as least likely."""
+    pair = family_pair("llama", "sdpa")
+    drafter = HeadDrafter("eagle3", lambda _: eagle3_head(pair))
+    settings = {"drafter": drafter, "sampling": Sampling(0.9), "max_new_tokens": 10, "num_draft_tokens": 3}
+    strict = decode(pair, "strict", prompts, bonus="target", **settings)
+    assert outputs(decode(pair, "contrastive:beta=0", prompts, bonus="target", **settings)) == outputs(strict)
+    pushed = decode(pair, "contrastive:beta=1", prompts, **settings)
+    assert outputs(pushed) != outputs(strict)
+    written = {token for rollout in pushed for token in rollout.output_ids}
+    assert len(written) > 5
 
 
 @pytest.mark.parametrize("kind", KINDS)

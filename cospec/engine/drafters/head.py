@@ -11,10 +11,10 @@ from cospec.engine.cache import PassCache, SlotCache
 from cospec.engine.cached_model import PromptPart
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters.base import Draft, Outcome, RunShape
-from cospec.engine.drafters.model import up_to_eos
+from cospec.engine.drafters.chain import draft_chain
 from cospec.engine.heads import DraftHead
 from cospec.engine.hidden import HiddenStates
-from cospec.engine.sampling import Draws, Stream
+from cospec.engine.sampling import Draws
 from cospec.pair import Pair
 
 
@@ -53,7 +53,7 @@ class BoundHeadDrafter:
     """
 
     def __init__(self, head: DraftHead, run: RunShape) -> None:
-        self.head, self.vocab_size, self.eos_ids = head, run.pair.vocab_size, run.eos_ids
+        self.head, self.run = head, run
         self.context = min(run.pair.target_context, head.max_context)
         device = run.pair.device
         capacity = min(run.longest, self.context) + run.most + 2
@@ -80,28 +80,25 @@ class BoundHeadDrafter:
     def propose(self, contexts: Contexts, num_steps: int, draws: Draws) -> Draft:
         """Draft up to ``contexts.limits`` tokens behind each context, ``num_steps`` at most; an EOS ends a block."""
         self._catch_up(contexts)
-        base, sampling = self.cache.lengths, contexts.sampling
-        limits = torch.where(base > 0, contexts.limits, 0)
-        proposed = contexts.ids.new_zeros(len(limits), num_steps)
+        base = self.cache.lengths
         if num_steps == 0 or not len(self.state):
-            return Draft(proposed[:, :0], torch.zeros_like(limits), None)
-        rows_q: list[Tensor] = []
+            return Draft(contexts.ids[:, :0], torch.zeros_like(base), None)
         state = self.state
-        for step in range(num_steps):
-            logits = self.head.logits(state)[..., : self.vocab_size].float()
-            logits = sampling.penalised(logits[:, None], proposed, step)[:, 0]
-            if sampling.greedy:
-                proposed[:, step] = logits.argmax(-1)
-            else:
-                rows_q.append(sampling.probabilities(logits))
-                proposed[:, step] = draws.categorical(rows_q[-1], contexts.keys, Stream.DRAFT, step)
-            if step + 1 < num_steps:
-                counts = (limits > step + 1).long()
-                longest = contexts.longest + step
-                state = self._pass(proposed[:, step, None], state[:, None], self.cache.lengths, counts, longest)[:, 0]
+
+        def advance(step: int, ids: Tensor, counts: Tensor) -> Tensor:
+            nonlocal state
+            longest = contexts.longest + step
+            state = self._pass(ids, state[:, None], self.cache.lengths, counts, longest)[:, 0]
+            return self._logits(state)
+
+        limits = torch.where(base > 0, contexts.limits, 0)
+        draft = draft_chain(self.run, contexts, limits, num_steps, draws, self._logits(state), advance)
         # What was drafted is forgotten at once: its pairs are made anew from the target's states where it is accepted.
         self.cache.lengths = base
-        return Draft(proposed, up_to_eos(proposed, limits, self.eos_ids), torch.stack(rows_q, 1) if rows_q else None)
+        return draft
+
+    def _logits(self, state: Tensor) -> Tensor:
+        return self.head.logits(state)[..., : self.run.pair.vocab_size].float()
 
     def commit(self, outcome: Outcome) -> None:
         """Keep the hidden states of what was committed; the tokens behind them are there in the next round."""

@@ -10,7 +10,8 @@ from torch import Tensor
 from cospec.engine.cached_model import CachedModel, PromptPart
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters.base import Draft, Outcome, RunShape
-from cospec.engine.sampling import Draws, Stream
+from cospec.engine.drafters.chain import draft_chain
+from cospec.engine.sampling import Draws
 from cospec.pair import Pair
 
 
@@ -33,15 +34,11 @@ class ModelDrafter:
 
 
 class BoundModelDrafter:
-    """A draft model over its cache, which an arbiter may share.
-
-    ``row_behind``: the last token of a block is fed too, for the row of the token behind it; its logits are then kept.
-    """
+    """A draft model over its cache, which an arbiter may share."""
 
     def __init__(self, cached: CachedModel, run: RunShape) -> None:
-        self.cached, self.vocab_size, self.eos_ids = cached, run.pair.vocab_size, run.eos_ids
+        self.cached, self.run, self.vocab_size = cached, run, run.pair.vocab_size
         self.context = run.pair.draft_context
-        self.keeps_logits, self.row_behind = run.keeps_logits or run.row_behind, run.row_behind
 
     def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
         self.cached.prefill(ids, lengths, chunk)
@@ -55,35 +52,13 @@ class BoundModelDrafter:
         The cache afterwards holds the context and all drafted tokens but the last, that too where the row behind the
         block was asked for; see `commit`.
         """
-        limits, sampling = contexts.limits, contexts.sampling
-        proposed = contexts.ids.new_zeros(len(limits), num_steps)
         if num_steps == 0:
-            return Draft(proposed, torch.zeros_like(limits), None)
-        rows_q: list[Tensor] = []
-        kept: list[Tensor] = []
-        logits = self._catch_up(contexts)
-        for step in range(num_steps + self.row_behind):
-            logits = sampling.penalised(logits[:, None], proposed, step)[:, 0]
-            if self.keeps_logits:
-                kept.append(logits.float())
-            if not sampling.greedy:
-                rows_q.append(sampling.probabilities(logits))
-            if step == num_steps:
-                break
-            if sampling.greedy:
-                proposed[:, step] = logits.argmax(-1)
-            else:
-                proposed[:, step] = draws.categorical(rows_q[-1], contexts.keys, Stream.DRAFT, step)
-            if step + 1 < num_steps + self.row_behind:
-                counts = (limits + self.row_behind > step + 1).long()
-                logits = self.cached.append(proposed[:, step, None], counts, contexts.longest + step)
-                logits = logits[:, 0, : self.vocab_size]
-        return Draft(
-            proposed,
-            up_to_eos(proposed, limits, self.eos_ids),
-            torch.stack(rows_q, 1) if rows_q else None,
-            torch.stack(kept, 1) if kept else None,
-        )
+            return Draft(contexts.ids[:, :0], torch.zeros_like(contexts.limits), None)
+
+        def advance(step: int, ids: Tensor, counts: Tensor) -> Tensor:
+            return self.cached.append(ids, counts, contexts.longest + step)[:, 0, : self.vocab_size]
+
+        return draft_chain(self.run, contexts, contexts.limits, num_steps, draws, self._catch_up(contexts), advance)
 
     def _catch_up(self, contexts: Contexts) -> Tensor:
         """Feed the committed tokens the cache lacks, in one pass; next-token logits (B, V) behind them.
@@ -105,15 +80,8 @@ class BoundModelDrafter:
         of which the accepted ones stay; its newest committed token is left out, as it is the next round's first input.
         """
         drafted = outcome.num_drafted
-        kept = outcome.lengths + torch.minimum(outcome.accepted, drafted - 1 + self.row_behind)
+        kept = outcome.lengths + torch.minimum(outcome.accepted, drafted - 1 + self.run.row_behind)
         self.cached.cache.lengths = torch.where(drafted > 0, kept, self.cached.cache.lengths)
 
     def select_rows(self, rows: Tensor) -> None:
         self.cached.cache.select_rows(rows)
-
-
-def up_to_eos(proposed: Tensor, num_positions: Tensor, eos_ids: Tensor) -> Tensor:
-    """``num_positions`` (B,) of ``proposed`` (B, N), cut behind the first EOS."""
-    ends = torch.isin(proposed, eos_ids)
-    first = torch.cat([ends, ends.new_ones(len(ends), 1)], dim=1).int().argmax(1)
-    return torch.minimum(num_positions, first + 1)

@@ -12,7 +12,7 @@ from torch import Tensor
 from cospec.engine.cached_model import PromptPart
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters.base import Draft, Outcome, RunShape
-from cospec.engine.drafters.model import up_to_eos
+from cospec.engine.drafters.chain import up_to_eos
 from cospec.engine.drafters.spec import drafter_spec
 from cospec.engine.rules.spec import Parameter
 from cospec.engine.sampling import Draws

@@ -84,6 +84,8 @@ class Contrastive(FixedRule):
 
     def law(self, rows: Rows, num: int) -> Tensor:
         target, draft = rows.logits[:, :num], rows.draft_logits[:, :num]
+        # An id that a drafter never proposes, such as an EAGLE-3 head outside its vocabulary, is as one it likes least.
+        draft = torch.maximum(draft, draft.masked_fill(draft == -torch.inf, torch.inf).amin(-1, keepdim=True))
         scores = (1.0 + self.beta) * target - self.beta * draft
         # Greedy rows have no temperature to divide by: their gate is at temperature 1.
         tempered = rows.sampling.tempered(target)
