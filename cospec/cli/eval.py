@@ -5,6 +5,7 @@ from __future__ import annotations
 from inspect import signature
 
 from cospec.cli import eval_options as own
+from cospec.cli import problem_options as problems
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -35,11 +36,11 @@ from cospec.cli.options import (
 
 def command(
     prompts: PromptsOption = None,
-    task: own.TaskOption = None,
-    data: own.DataOption = None,
-    num: own.NumOption = None,
-    shots: own.ShotsOption = 0,
-    system_prompt: own.SystemPromptOption = None,
+    task: problems.TaskOption = None,
+    data: problems.DataOption = None,
+    num: problems.NumOption = None,
+    shots: problems.ShotsOption = 0,
+    system_prompt: problems.SystemPromptOption = None,
     raw: RawOption = False,
     scorer: ScorerOption = None,
     train_prompts: own.TrainPromptsOption = None,
@@ -47,9 +48,9 @@ def command(
     arbiter: own.ArbitersOption = None,
     threshold: ThresholdOption = 0.5,
     repeats: own.RepeatsOption = 1,
-    workers: own.WorkersOption = 1,
-    confirm_run_unsafe_code: own.ConsentOption = False,
-    max_failed_share: own.FailedShareOption = 0.05,
+    workers: problems.WorkersOption = 1,
+    confirm_run_unsafe_code: problems.ConsentOption = False,
+    max_failed_share: problems.FailedShareOption = 0.05,
     margin: own.MarginOption = 0.02,
     oracle_branch: own.OracleOption = 0,
     spot_check: own.SpotCheckOption = 0,

@@ -175,7 +175,19 @@ def _claims(method: Mapping[str, Any]) -> list[str]:
     if method["rule"] != "target" and ratio is not None and ratio <= 1:
         slower = "slower than" if interval and interval[1] < 1 else "no faster than"
         found.append(f"{slower} the target alone ({_number(ratio, interval=interval)} times its tokens/s)")
-    return found
+    return found + _modelled(method["timing"])
+
+
+def _modelled(timing: Mapping[str, Any]) -> list[str]:
+    """The acceleration model beside the clock; records of earlier versions have none."""
+    model = timing.get("model")
+    if not model or model["c_rel"] is None:
+        return []
+    return [
+        f"modelled speed-up {_number(model['speedup'])} = length {_number(model['length_factor'])} x rounds "
+        f"{_number(model['round_factor'])} at c_rel {_number(model['c_rel'], 3)}; by the clock "
+        f"{_number(timing['time_ratio'], interval=timing['time_ratio_ci95'])}"
+    ]
 
 
 def _accuracy_claim(compared: Mapping[str, Any]) -> str:
