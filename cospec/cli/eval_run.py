@@ -108,22 +108,7 @@ class _Job:
 
 
 def _settings(options: EvalOptions) -> EvalSettings:
-    from cospec.evaluation import EvalSettings
-
-    decoding = options.decoding()
-    return EvalSettings(
-        num_draft_tokens=decoding.num_draft_tokens,
-        max_new_tokens=decoding.max_new_tokens,
-        sampling=decoding.sampling,
-        eos_token_ids=decoding.eos_token_ids,
-        stop=decoding.stop,
-        cost_ratio=decoding.cost_ratio,
-        batch_size=decoding.batch_size,
-        seed=decoding.seed,
-        repeats=options.repeats,
-        raw=options.raw,
-        workers=options.workers,
-    )
+    return options.decoding().eval_settings(options.repeats, raw=options.raw, workers=options.workers)
 
 
 # --- decoding --------------------------------------------------------------------------------------------------------

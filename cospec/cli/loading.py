@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cospec.engine.decode import Engine
     from cospec.engine.record import Bonus, Sampling
     from cospec.engine.rules import Rule
+    from cospec.evaluation import EvalSettings
     from cospec.pair import Pair, PairSpec
 
 # --- the pair --------------------------------------------------------------------------------------------------------
@@ -171,6 +172,24 @@ class DecodeOptions:
             raise ValueError(f"--bonus is given, but rule {rule.name!r} drafts nothing: drop --bonus")
         names = (field.name for field in dataclasses.fields(self))
         return Engine(pair, rule, **{name: getattr(self, name) for name in names})
+
+    def eval_settings(self, repeats: int, *, raw: bool, workers: int) -> EvalSettings:
+        """The same for methods side by side; each method has its own bonus."""
+        from cospec.evaluation import EvalSettings
+
+        return EvalSettings(
+            num_draft_tokens=self.num_draft_tokens,
+            max_new_tokens=self.max_new_tokens,
+            sampling=self.sampling,
+            eos_token_ids=self.eos_token_ids,
+            stop=self.stop,
+            cost_ratio=self.cost_ratio,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            repeats=repeats,
+            raw=raw,
+            workers=workers,
+        )
 
     def check_ids(self, pair: Pair) -> None:
         """ValueError for an ending id that the pair's tokenizer does not have."""

@@ -17,7 +17,21 @@ import typer
 from cospec import __version__
 
 # In the order of the help page. A new verb is one new file and one name here.
-VERBS = ("demo", "prompts", "generate", "rollout", "label", "eval", "bench", "score", "overlap", "report", "doctor")
+VERBS = (
+    "demo",
+    "prompts",
+    "generate",
+    "rollout",
+    "label",
+    "eval",
+    "sweep",
+    "tune",
+    "bench",
+    "score",
+    "overlap",
+    "report",
+    "doctor",
+)
 
 # What the system refuses (a full disk, a missing file) is for the user to mend.
 _USER_ERRORS = (ValueError, OSError)

@@ -116,6 +116,12 @@ PenaltyOption = Annotated[
 RawOption = Annotated[bool, typer.Option("--raw", help="Take prompts as plain text: no chat template.")]
 
 
+def written(context: typer.Context) -> frozenset[str]:
+    """The names of the parameters that the user wrote on the command line, whatever their values."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
+
+
 def require_pair_choice(pair: Path | None, draft: str | None, target: str | None) -> None:
     """ValueError unless the pair is given in exactly one way: --pair, or --draft and --target together."""
     if pair is not None and (draft is not None or target is not None):

@@ -8,8 +8,8 @@ from cospec.evaluation.result import MethodResult, acceptance_of
 
 
 def steps_of(num_draft_tokens: int, bonus: Bonus | None) -> int:
-    """Draft steps of a round: an arbitrated bonus is one more, a model alone drafts nothing."""
-    return 0 if bonus is None else num_draft_tokens + (bonus == "arbitrated")
+    """Draft steps of a round: any bonus but the target's own takes one more, a model alone drafts nothing."""
+    return 0 if bonus is None else num_draft_tokens + (bonus != "target")
 
 
 def c_rel_of(method: MethodResult, target: MethodResult, num_steps: int) -> float | None:
