@@ -19,10 +19,10 @@ def coin(start: int, position: int) -> bool:
     return (start * 7919 + position * 104729) % 1009 % 3 > 0
 
 
-class CoinRule:
+class CoinRule(Rule):
     """`coin` as a rule of the engine."""
 
-    name, default_bonus, drafts = "coin", "arbitrated", True
+    name, default_bonus = "coin", "arbitrated"
 
     def decide(self, view: RoundView) -> Verdict:
         starts, (num_rows, width) = view.regions.lengths.tolist(), view.match.shape

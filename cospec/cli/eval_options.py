@@ -23,7 +23,10 @@ TrainPromptsOption = Annotated[
 # --- methods ---------------------------------------------------------------------------------------------------------
 
 MethodsOption = Annotated[
-    str, typer.Option("--methods", help="Of target, draft and the rules without an arbiter, with commas.")
+    str,
+    typer.Option(
+        "--methods", help="Of target, draft and the rules, with commas: draft,strict,cactus:delta=0.25,fly:window=4."
+    ),
 ]
 ArbitersOption = Annotated[
     list[str] | None,
@@ -78,7 +81,7 @@ class EvalOptions(ProblemOptions):
     pair: Path | None
     draft: str | None
     target: str | None
-    bonus: Literal["arbitrated", "target"] | None
+    bonus: Literal["arbitrated", "target", "rule"] | None
     num_draft_tokens: int
     cost_ratio: float | None
     max_new_tokens: int

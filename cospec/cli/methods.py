@@ -18,20 +18,25 @@ if TYPE_CHECKING:
 
 
 def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> dict[str, RuleChoice]:
-    """Rule choices by method name, the target first; arbiters are called after their directory unless named."""
-    from cospec.engine.rules import RULES
+    """Rule choices by method name, the target first; arbiters are called after their directory unless named.
+
+    A method is called as it is written, such as `cactus:delta=0.25`.
+    """
+    from cospec.engine.rules import RULES, rule_named, split_specs
 
     chosen: dict[str, RuleChoice] = {"target": RuleChoice("target")}
-    names = [part.strip() for part in methods.split(",")]
-    for name in names:
+    specs: list[str] = []
+    for name in split_specs(methods):
+        base = name.partition(":")[0]
         if not name:
             raise ValueError(f"--methods {methods!r} has an empty name: write names with commas, such as draft,strict")
-        if name == "arbiter":
+        if base == "arbiter":
             raise ValueError("method 'arbiter' needs a directory: use --arbiter DIR instead")
-        if name != "draft" and name not in RULES:
-            known = ", ".join(["draft", *(rule for rule in RULES if rule != "arbiter")])
+        if name != "draft" and base not in RULES:
+            known = ", ".join(["draft", *(rule for rule, info in RULES.items() if info.make)])
             raise ValueError(f"there is no method {name!r}: choose from {known}, or add --arbiter DIR")
-        if names.count(name) > 1:
+        specs.append(name if name == "draft" else rule_named(name).spec)
+        if specs.count(specs[-1]) > 1:
             raise ValueError(f"--methods {methods!r} names {name} twice: drop one")
         chosen[name] = RuleChoice("draft") if name == "draft" else choose_rule(name, None)
     if threshold != 0.5 and not arbiters:

@@ -58,7 +58,9 @@ ScorerOption = Annotated[
 ]
 RuleOption = Annotated[
     str | None,
-    typer.Option("--rule", help="What decides at a mismatch: strict, never, always, arbiter, target (drafts nothing)."),
+    typer.Option(
+        "--rule", metavar="NAME[:PARAM=VALUE,...]", help="What decides which draft tokens stay: docs/rules.md."
+    ),
 ]
 ArbiterOption = Annotated[
     Path | None,
@@ -68,11 +70,11 @@ ThresholdOption = Annotated[
     float, typer.Option("--threshold", min=0.0, max=1.0, help="The arbiter keeps the draft's token above this.")
 ]
 BonusOption = Annotated[
-    Literal["arbitrated", "target"] | None,
+    Literal["arbitrated", "target", "rule"] | None,
     typer.Option(
         "--bonus",
-        help="The token after a fully accepted block: an arbitrated draft token, or the target's own. "
-        "Left out: the rule's usual one.",
+        help="The token after a fully accepted block: an arbitrated draft token, the target's own, or one of the "
+        "rule's law. Left out: the rule's usual one.",
     ),
 ]
 NumDraftTokensOption = Annotated[

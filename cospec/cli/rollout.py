@@ -153,8 +153,8 @@ def _summary(
         "num_drafted": sums.num_drafted,
         "num_accepted": sums.num_accepted,
         "acceptance_rate": sums.acceptance_rate,
-        # One more than the accepted tokens is a length only where a token of the target's follows.
-        **({"mean_acceptance_length": sums.mean_acceptance_length} if bonus == "target" else {}),
+        # One more than the accepted tokens is a length only where a bonus token follows.
+        **({"mean_acceptance_length": sums.mean_acceptance_length} if bonus != "arbitrated" else {}),
         "acceptance_by_position": sums.acceptance_by_position,
         "num_mismatches": sums.num_mismatches,
         "num_kept": sums.num_kept,

@@ -87,7 +87,8 @@ def choose(grid: Grid) -> dict[str, Chosen]:
 
 
 def _choose(point: Point) -> tuple[str, Chosen]:
-    from cospec.engine.rules import parameters_of, rule_named
+    from cospec.engine.rules import rule_named
+    from cospec.evaluation.sweep.grid import parameters_of
 
     if point.spec is not None:
         if point.spec.partition(":")[0] == "target":

@@ -55,7 +55,7 @@ class TuneOptions(ProblemOptions):
     pair: Path | None
     draft: str | None
     target: str | None
-    bonus: Literal["arbitrated", "target"] | None
+    bonus: Literal["arbitrated", "target", "rule"] | None
     max_new_tokens: int
     eos_token_id: list[int] | None
     stop: list[str] | None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cospec.pair import Pair
     from cospec.prompt_rows import PromptRow
 
-#: Rules that departs from the target by a bounded amount, whatever the drafter is certain of.
+#: Rules that depart from the target by a bounded amount, whatever the drafter is certain of.
 DEFAULT_RULES = ("cactus", "lenience", "tok_lt")
 #: Below this share of accepted draft tokens a drafter's own certainty is no guide.
 WEAK = 0.6

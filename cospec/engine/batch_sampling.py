@@ -24,6 +24,7 @@ class BatchSampling:
             places.setdefault(sampling, []).append(place)
         self._groups = [(sampling, torch.tensor(found, device=device)) for sampling, found in places.items()]
         self.greedy = all(sampling.greedy for sampling in places)
+        self.greedy_rows = torch.tensor([sampling.greedy for sampling in rows], device=device)
         penalties = [sampling.repetition_penalty for sampling in rows]
         self._seen = seen if set(penalties) != {1.0} else None
         self._penalties = torch.tensor(penalties, device=device)
@@ -44,6 +45,15 @@ class BatchSampling:
         factor = self._penalties[:, None, None]
         return torch.where(seen, torch.where(logits < 0, logits * factor, logits / factor), logits)
 
+    def tempered(self, logits: Tensor) -> Tensor:
+        """``logits`` (B, ..., V) by their rows' temperatures; those of greedy rows are left as they are."""
+        if len(self._groups) == 1:
+            return _tempered(logits, self._groups[0][0])
+        found = torch.empty_like(logits)
+        for sampling, rows in self._groups:
+            found[rows] = _tempered(logits[rows], sampling)
+        return found
+
     def probabilities(self, logits: Tensor) -> Tensor:
         """Processed rows (B, ..., V) of penalised ``logits`` (B, ..., V); a greedy row is one-hot at its argmax."""
         if len(self._groups) == 1:
@@ -52,3 +62,8 @@ class BatchSampling:
         for sampling, rows in self._groups:
             found[rows] = processed_rows(logits[rows], sampling)
         return found
+
+
+def _tempered(logits: Tensor, sampling: Sampling) -> Tensor:
+    # By a Python number, as `processed_rows` does it: on a GPU a tensor of temperatures rounds another way.
+    return logits if sampling.greedy else logits / sampling.temperature

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -17,7 +18,7 @@ from cospec.engine.record import Bonus, Rollout, Sampling, Settings
 from cospec.engine.request import Request, check_request
 from cospec.engine.round import Clock, Models, play_round
 from cospec.engine.row import Row, blocks_of
-from cospec.engine.rules import ArbiterRule, Rule
+from cospec.engine.rules import ArbiterRule, Rule, check_bonus
 from cospec.engine.sampling import CounterDraws, Draws, round_key
 from cospec.engine.text import TextStream, check_stops
 from cospec.pair import Pair
@@ -27,8 +28,8 @@ class Engine:
     """Decodes requests in batches with one rule; one engine serves many runs, one at a time.
 
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
-    takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
-    for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
+    takes the rule's usual form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as
+    pays for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
     once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. ``compile_mode`` says how
     passes over the texts are compiled, if at all (`cospec.engine.compiled`). `clock` accumulates where the time went.
     Raises ValueError for settings that cannot work.
@@ -62,8 +63,7 @@ class Engine:
             raise ValueError(
                 f"cost_ratio is {cost_ratio}: it is a draft step's time relative to a target pass, above 0"
             )
-        if bonus not in (None, "arbitrated", "target"):
-            raise ValueError(f"bonus is {bonus!r}: choose 'arbitrated' or 'target'")
+        check_bonus(bonus, rule)
         check_stops(stop, pair.tokenizer)
         self.pair, self.rule, self.batch_size, self.prefill_chunk = pair, rule, batch_size, prefill_chunk
         self.draws = draws or CounterDraws()
@@ -78,7 +78,7 @@ class Engine:
             )
         self.settings = Settings(
             seed=seed,
-            rule=rule.name,
+            rule=rule.spec,
             num_draft_tokens=num_draft_tokens,
             bonus=bonus or rule.default_bonus,
             max_new_tokens=max_new_tokens,
@@ -90,10 +90,14 @@ class Engine:
             sampled_decisions=arbiter.sampled if arbiter else False,
             context_cache=arbiter.scorer.context_cache if arbiter else None,
         )
+        rule.check_drafter(self.settings.bonus, one_hot=False)
+        rule.check_sampling(self.settings.sampling)
+        for note in rule.notes(self.settings.sampling, self.max_drafts, one_hot=False):
+            warnings.warn(note, stacklevel=2)
 
     @property
     def max_drafts(self) -> int:
-        """The most positions of a block: K with a target bonus, K + 1 when the bonus is arbitrated."""
+        """The most positions of a block: K with a bonus token, K + 1 when the bonus is arbitrated."""
         if not self.rule.drafts:
             return 0
         return self.settings.num_draft_tokens + (self.settings.bonus == "arbitrated")
@@ -121,6 +125,7 @@ class Engine:
     def _events(self, requests: Sequence[Request], *, reads_along: bool) -> Iterator[tuple[int, str | Rollout]]:
         for request in requests:
             check_request(request, self.pair)
+            self.rule.check_sampling(request.settings(self.settings).sampling)
         if requests:
             batch = _Batch(self, requests, reads_along)
             while batch.rows:
@@ -147,7 +152,13 @@ class _Batch:
         # A region has at most 2n + 3 tokens (method section 2).
         scratch, capacity = 2 * most + 3, min(longest, pair.draft_context) + slack
         draft = CachedModel(pair.draft, num_rows, capacity, scratch, run=engine._pass)
-        drafter = ModelDrafter(draft, pair.vocab_size, eos_ids)
+        drafter = ModelDrafter(
+            draft,
+            pair.vocab_size,
+            eos_ids,
+            keeps_logits=engine.rule.needs_draft_logits,
+            row_behind=settings.bonus == "rule",
+        )
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
         size = (num_rows, pair.vocab_size)
@@ -176,8 +187,7 @@ class _Batch:
         engine = self.engine
         started, before = self._now(), engine.clock.parts()
         contexts, most = self._contexts()
-        bonus = engine.settings.bonus == "target"
-        played = play_round(self.models, contexts, engine.rule, engine.draws, most, bonus)
+        played = play_round(self.models, contexts, engine.rule, engine.draws, most, engine.settings.bonus)
         engine.clock.num_target_passes += 1
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)
@@ -246,7 +256,7 @@ class _Batch:
         settings = self.engine.settings
         if settings.cost_ratio is None or most == 0:
             return most
-        return best_length(row.acceptance.share, most, settings.cost_ratio, bonus=settings.bonus == "target")
+        return best_length(row.acceptance.share, most, settings.cost_ratio, bonus=settings.bonus != "arbitrated")
 
     def _refill(self, places: list[int]) -> None:
         refilled = places[: len(self.waiting)]

@@ -51,7 +51,7 @@ class Acceptance:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """vLLM's: 1 + accepted tokens by drafts. Only where the target writes a bonus is it a number of tokens."""
+        """vLLM's: 1 + accepted tokens by drafts. Only where a bonus follows is it a number of tokens."""
         length = ratio(self.num_accepted, self.num_drafts)
         return None if length is None else 1 + length
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 FinishReason = Literal["eos", "stop", "length"]
-Bonus = Literal["arbitrated", "target"]
+#: What follows a fully accepted block: a draft token decided like any other, the target's own token, or one drawn from
+#: the rule's own law.
+Bonus = Literal["arbitrated", "target", "rule"]
 ContextCache = Literal["own", "shared"]
 
 #: Temperatures and penalties beyond would leave float32: logits divided by both overflow, and a row of inf has no law.

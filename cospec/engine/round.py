@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.cached_model import CachedModel
 from cospec.engine.contexts import Contexts
 from cospec.engine.drafters import Draft, ModelDrafter
-from cospec.engine.rules import Regions, RoundView, Rule
+from cospec.engine.record import Bonus
+from cospec.engine.rules import Regions, RoundView, Rows, Rule, Verdict
 from cospec.engine.sampling import Draws, Stream, residual_rows
 
 
@@ -69,27 +69,29 @@ class Models:
     clock: Clock
 
 
-def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max_drafts: int, bonus: bool) -> Round:
+def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max_drafts: int, bonus: Bonus) -> Round:
     """Draft, verify, decide, commit: one round of every row.
 
-    ``max_drafts`` is the most of ``contexts.limits``; with ``bonus`` a fully accepted block is followed by the target's
-    own token (`bonus: target`), otherwise that position was drafted like any other (`bonus: arbitrated`).
+    ``max_drafts`` is the most of ``contexts.limits``. A fully accepted block is followed by the target's own token
+    (`bonus: target`) or one of the rule's law (`bonus: rule`); with `bonus: arbitrated` that position was drafted like
+    any other.
     """
     clock = models.clock
     clock.lap("")
     draft = models.drafter.propose(contexts, max_drafts, draws)
     clock.lap("draft_s")
-    logits = verify(models.target, contexts, draft, bonus, models.vocab_size)
-    target_ids, p = target_choice(logits, draft, contexts.sampling, contexts.keys, draws)
+    has_bonus = bonus != "arbitrated"
+    logits = verify(models.target, contexts, draft, has_bonus, models.vocab_size)
+    rows = Rows(contexts.sampling.penalised(logits, draft.ids), draft, contexts.sampling)
+    target_ids = target_choice(rows, draft, contexts.keys, draws)
     clock.lap("target_s")
     num_drafts = draft.ids.shape[1]
-    valid = torch.arange(num_drafts, device=draft.ids.device) < draft.num_positions[:, None]
-    match = valid & (draft.ids == target_ids[:, :num_drafts])
-    view = _view(contexts, draft, target_ids, valid, match, p, draws)
+    view = _view(contexts, draft, target_ids, rows, draws, own_bonus=bonus == "rule")
     verdict = rule.decide(view)
     clock.lap("arbiter_s")
-    accepted = (verdict.accept & valid).long().cumprod(1).sum(1)
-    emitted, num_emitted = _commit(models, contexts, draft, target_ids, accepted, bonus)
+    accepted = (verdict.accept & view.valid).long().cumprod(1).sum(1)
+    written = _written(verdict, draft, target_ids, accepted)
+    emitted, num_emitted = _commit(models, contexts, draft, written, accepted, has_bonus)
     steps = torch.arange(num_drafts, device=accepted.device)
     return Round(
         draft_ids=draft.ids,
@@ -116,28 +118,24 @@ def verify(target: CachedModel, contexts: Contexts, draft: Draft, bonus: bool, v
     return logits[..., :vocab_size].float()
 
 
-def target_choice(
-    logits: Tensor, draft: Draft, sampling: BatchSampling, keys: Tensor, draws: Draws
-) -> tuple[Tensor, Tensor | None]:
-    """The target's tokens (B, T) and, when sampling, the processed rows p (B, T, V).
+def target_choice(rows: Rows, draft: Draft, keys: Tensor, draws: Draws) -> Tensor:
+    """The target's tokens (B, T).
 
     Greedy: the argmax. Sampling: maximally coupled with the draft (method section 1, step 2 [O]): the draft's token
     with probability min(1, p/q), else one from the residual; a bonus position is drawn from p itself.
     """
-    logits = sampling.penalised(logits, draft.ids)
-    if sampling.greedy:
-        return logits.argmax(-1), None
-    p = sampling.probabilities(logits)
-    num_drafts = draft.ids.shape[1]
+    if rows.sampling.greedy:
+        return rows.logits.argmax(-1)
+    p, num_drafts = rows.p, draft.ids.shape[1]
     columns = []
     for i in range(p.shape[1]):
         choice = p[:, i]
-        if i < num_drafts and draft.q is not None:
+        if i < num_drafts:
             drafted = i < draft.num_positions
-            coupled = _coupled(choice, draft.q[:, i], draft.ids[:, i], keys, draws, i)
+            coupled = _coupled(choice, rows.q[:, i], draft.ids[:, i], keys, draws, i)
             choice = torch.where(drafted[:, None], coupled, choice)
         columns.append(draws.categorical(choice, keys, Stream.RESIDUAL, i))
-    return torch.stack(columns, dim=1), p
+    return torch.stack(columns, dim=1)
 
 
 def _coupled(p: Tensor, q: Tensor, draft_ids: Tensor, keys: Tensor, draws: Draws, position: int) -> Tensor:
@@ -149,10 +147,10 @@ def _coupled(p: Tensor, q: Tensor, draft_ids: Tensor, keys: Tensor, draws: Draws
     return torch.where(accept[:, None], one_hot, residual_rows(p, q))
 
 
-def _view(
-    contexts: Contexts, draft: Draft, target_ids: Tensor, valid: Tensor, match: Tensor, p: Tensor | None, draws: Draws
-) -> RoundView:
+def _view(contexts: Contexts, draft: Draft, target_ids: Tensor, rows: Rows, draws: Draws, own_bonus: bool) -> RoundView:
     num_drafts = draft.ids.shape[1]
+    valid = torch.arange(num_drafts, device=draft.ids.device) < draft.num_positions[:, None]
+    match = valid & (draft.ids == target_ids[:, :num_drafts])
     regions = Regions(
         ids=contexts.ids,
         lengths=contexts.lengths,
@@ -161,21 +159,33 @@ def _view(
         num_positions=draft.num_positions,
         rows=(valid & ~match).any(1).nonzero().squeeze(1),
     )
-    return RoundView(regions, valid, match, p, draft.q, contexts.keys, draws)
+    return RoundView(regions, valid, match, rows, contexts.keys, draws, own_bonus)
+
+
+def _written(verdict: Verdict, draft: Draft, target_ids: Tensor, accepted: Tensor) -> Tensor:
+    """The token (B,) behind the accepted ones: the target's, or what the rule drew in its place."""
+    written = _at(target_ids, accepted)
+    rejected = accepted < draft.num_positions
+    if verdict.replacement_ids is not None and draft.ids.shape[1]:
+        written = torch.where(rejected, _at(verdict.replacement_ids, accepted), written)
+    if verdict.bonus_ids is not None:
+        # Where nothing was drafted the target writes alone.
+        written = torch.where(~rejected & (draft.num_positions > 0), verdict.bonus_ids, written)
+    return written
 
 
 def _commit(
-    models: Models, contexts: Contexts, draft: Draft, target_ids: Tensor, accepted: Tensor, bonus: bool
+    models: Models, contexts: Contexts, draft: Draft, written: Tensor, accepted: Tensor, bonus: bool
 ) -> tuple[Tensor, Tensor]:
     """The committed tokens (B, N + 1) and their number (B,); both caches are rolled back to them."""
     padded = torch.cat([draft.ids, draft.ids.new_zeros(len(draft.ids), 1)], dim=1)
     full = accepted == draft.num_positions
     ended = (accepted > 0) & torch.isin(_at(padded, accepted - 1), models.eos_ids)
-    # The target writes after a rejection and in an empty block, and its bonus unless the text or the room is over.
+    # A token follows a rejection and an empty block, and a bonus unless the text or the room is over.
     bonus_due = full & ~ended & (accepted < contexts.room) & bonus
     writes = ~full | (draft.num_positions == 0) | bonus_due
     steps = torch.arange(padded.shape[1], device=accepted.device)
-    emitted = torch.where(steps == accepted[:, None], _at(target_ids, accepted)[:, None], padded)
+    emitted = torch.where(steps == accepted[:, None], written[:, None], padded)
     num_emitted = accepted + writes.long()
     models.drafter.commit(contexts.lengths, draft.num_positions, accepted)
     models.target.cache.lengths = contexts.lengths + num_emitted - 1

@@ -63,7 +63,8 @@ class Method:
 
     @property
     def rule_name(self) -> str:
-        return self.rule if isinstance(self.rule, str) else self.rule.name
+        """The rule's canonical spec: one rule with two parameter values is two methods."""
+        return self.rule if isinstance(self.rule, str) else self.rule.spec
 
     @property
     def is_arbiter(self) -> bool:

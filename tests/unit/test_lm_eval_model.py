@@ -160,7 +160,7 @@ def test_log_likelihoods_are_the_targets_and_refused_to_a_mixture(spec: PairSpec
         ({}, "pair=PAIR.yaml"),
         ({"draft": "x"}, "draft=MODEL,target=MODEL"),
         ({"pair": "tiny", "rule": "lenient"}, "no rule 'lenient'"),
-        ({"pair": "tiny", "rule": "arbiter"}, "needs an arbiter"),
+        ({"pair": "tiny", "rule": "arbiter"}, "needs a trained arbiter"),
         ({"pair": "tiny", "rule": "strict", "arbiter": "x"}, "contradict each other"),
         ({"pair": "tiny", "threshold": 0.7}, "there is no arbiter"),
         ({"pair": "tiny", "num_draft_tokens": "abc"}, "num_draft_tokens is 'abc': write a whole number"),

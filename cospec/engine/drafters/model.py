@@ -14,43 +14,72 @@ from cospec.engine.sampling import Draws, Stream
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """``ids`` (B, N); ``num_positions`` (B,) are real; ``q`` (B, N, V) are the rows sampled from, None if greedy."""
+    """``ids`` (B, N); ``num_positions`` (B,) are real; ``q`` (B, N, V) are the rows sampled from, None if greedy.
+
+    ``logits``, where the run keeps them, are the penalised ones of ``q``. Where the run asks for the row behind the
+    block both have N + 1 positions, and the row stands behind the last real one.
+    """
 
     ids: Tensor
     num_positions: Tensor
     q: Tensor | None
+    logits: Tensor | None = None
 
 
 class ModelDrafter:
-    """Proposes from a cached model with the same processing as the target, so that p/q is a ratio of like things."""
+    """Proposes from a cached model with the same processing as the target, so that p/q is a ratio of like things.
 
-    def __init__(self, cached: CachedModel, vocab_size: int, eos_ids: Tensor) -> None:
+    ``row_behind``: the last token of a block is fed too, for the row of the token behind it; its logits are then kept.
+    """
+
+    def __init__(
+        self,
+        cached: CachedModel,
+        vocab_size: int,
+        eos_ids: Tensor,
+        *,
+        keeps_logits: bool = False,
+        row_behind: bool = False,
+    ) -> None:
         self.cached, self.vocab_size, self.eos_ids = cached, vocab_size, eos_ids
+        self.keeps_logits, self.row_behind = keeps_logits or row_behind, row_behind
 
     def propose(self, contexts: Contexts, num_steps: int, draws: Draws) -> Draft:
         """Draft up to ``contexts.limits`` tokens behind each context, ``num_steps`` at most; an EOS ends a block.
 
-        The cache afterwards holds the context and all drafted tokens but the last; see `commit`.
+        The cache afterwards holds the context and all drafted tokens but the last, that too where the row behind the
+        block was asked for; see `commit`.
         """
         limits, sampling = contexts.limits, contexts.sampling
         proposed = contexts.ids.new_zeros(len(limits), num_steps)
         if num_steps == 0:
             return Draft(proposed, torch.zeros_like(limits), None)
         rows_q: list[Tensor] = []
+        kept: list[Tensor] = []
         logits = self._catch_up(contexts)
-        for step in range(num_steps):
+        for step in range(num_steps + self.row_behind):
             logits = sampling.penalised(logits[:, None], proposed, step)[:, 0]
+            if self.keeps_logits:
+                kept.append(logits.float())
+            if not sampling.greedy:
+                rows_q.append(sampling.probabilities(logits))
+            if step == num_steps:
+                break
             if sampling.greedy:
                 proposed[:, step] = logits.argmax(-1)
             else:
-                rows_q.append(sampling.probabilities(logits))
                 proposed[:, step] = draws.categorical(rows_q[-1], contexts.keys, Stream.DRAFT, step)
-            if step + 1 < num_steps:
-                counts = (limits > step + 1).long()
+            if step + 1 < num_steps + self.row_behind:
+                counts = (limits + self.row_behind > step + 1).long()
                 logits = self.cached.append(proposed[:, step, None], counts, contexts.longest + step)
                 logits = logits[:, 0, : self.vocab_size]
         num_positions = torch.minimum(limits, _first(torch.isin(proposed, self.eos_ids)) + 1)
-        return Draft(proposed, num_positions, torch.stack(rows_q, 1) if rows_q else None)
+        return Draft(
+            proposed,
+            num_positions,
+            torch.stack(rows_q, 1) if rows_q else None,
+            torch.stack(kept, 1) if kept else None,
+        )
 
     def _catch_up(self, contexts: Contexts) -> Tensor:
         """Feed the committed tokens the cache lacks, in one pass; next-token logits (B, V) behind them.
@@ -68,10 +97,11 @@ class ModelDrafter:
     def commit(self, lengths: Tensor, drafted: Tensor, accepted: Tensor) -> None:
         """Roll the cache back to what is committed; ``lengths`` (B,) are those before the round.
 
-        A row whose block held ``drafted`` tokens has all but the last of them in the cache, of which ``accepted``
-        stay; its newest committed token is left out, as it is the next round's first input.
+        A row whose block held ``drafted`` tokens has all but the last of them in the cache, that one too with the row
+        behind it, of which ``accepted`` stay; its newest committed token is left out, as it is the next round's first
+        input.
         """
-        kept = torch.minimum(accepted, drafted - 1)
+        kept = torch.minimum(accepted, drafted - 1 + self.row_behind)
         self.cached.cache.lengths = torch.where(drafted > 0, lengths + kept, self.cached.cache.lengths)
 
 

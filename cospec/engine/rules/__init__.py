@@ -1,23 +1,35 @@
-"""Verification rules by name; a new rule is one file and one line here."""
+"""Verification rules by name; a new rule is a class and a `RuleInfo` in its family's file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from cospec.engine.rules import arbiter, constant, fixed, proposal
 from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer
 from cospec.engine.rules.base import Regions, RoundView, Rule, Verdict
-from cospec.engine.rules.constant import always, never, strict, target
+from cospec.engine.rules.rows import Rows
+from cospec.engine.rules.spec import Parameter, RuleInfo, check_bonus, rule_of, split_specs
 
-#: Rules that need nothing but their name. ``arbiter`` needs a scorer: build `ArbiterRule` with one.
-RULES: dict[str, Callable[[], Rule]] = {"target": target, "strict": strict, "never": never, "always": always}
+#: All there is to know of every rule, by name.
+RULES: dict[str, RuleInfo] = {
+    info.name: info for family in (constant, proposal, fixed, arbiter) for info in family.INFOS
+}
 
-__all__ = ["RULES", "ArbiterRule", "BlockScorer", "Regions", "RoundView", "Rule", "Verdict", "rule_named"]
+__all__ = [
+    "RULES",
+    "ArbiterRule",
+    "BlockScorer",
+    "Parameter",
+    "Regions",
+    "RoundView",
+    "Rows",
+    "Rule",
+    "RuleInfo",
+    "Verdict",
+    "check_bonus",
+    "rule_named",
+    "split_specs",
+]
 
 
-def rule_named(name: str) -> Rule:
-    """The rule of that name; ValueError lists the names there are."""
-    if name == "arbiter":
-        raise ValueError("rule 'arbiter' needs an arbiter: give its directory with --arbiter DIR")
-    if name not in RULES:
-        raise ValueError(f"there is no rule {name!r}: choose one of {', '.join([*RULES, 'arbiter'])}")
-    return RULES[name]()
+def rule_named(spec: str) -> Rule:
+    """The rule that ``spec`` names: `NAME` or `NAME:param=value,param=value`; ValueError says what is wrong with it."""
+    return rule_of(RULES, spec)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from cospec.engine.cached_model import CachedModel
 from cospec.engine.record import Bonus, ContextCache
-from cospec.engine.rules.base import Regions, RoundView, Verdict
+from cospec.engine.rules.base import Regions, RoundView, Rule, Verdict
+from cospec.engine.rules.spec import RuleInfo
 from cospec.engine.sampling import Stream
 
 
@@ -36,7 +37,7 @@ class BlockScorer(Protocol):
         ...
 
 
-class ArbiterRule:
+class ArbiterRule(Rule):
     """Keep iff the probability exceeds ``threshold``, or, with ``sampled``, with that probability (training)."""
 
     name = "arbiter"
@@ -63,3 +64,16 @@ class ArbiterRule:
         for i in range(probs.shape[1]):
             keep[:, i] = view.draws.bernoulli(probs[:, i], view.keys, Stream.ARBITER, i)
         return keep
+
+
+INFOS = (
+    RuleInfo(
+        name="arbiter",
+        summary="A trained arbiter decides each mismatch of a block in one pass (`--arbiter DIR`).",
+        formula="accept a match; keep a mismatch iff its keep probability exceeds the threshold",
+        source="CoSpec, Li et al. (2605.24793)",
+        greedy="the same: the arbiter reads both models' tokens, not their rows",
+        drafters="the draft model it was trained on",
+        make=None,
+    ),
+)

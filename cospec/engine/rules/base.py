@@ -1,14 +1,22 @@
-"""The interface every verification rule implements, and what it is shown."""
+"""The interface every verification rule implements, what it is shown, and what it answers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from cospec.engine.record import Bonus
+from cospec.engine.record import Bonus, Sampling
+from cospec.engine.rules.rows import Rows
 from cospec.engine.sampling import Draws
+
+#: What a rule does at temperature 0, where every processed row is one-hot.
+#: "own": it knows nothing of rows; "strict": its formula makes it strict decoding; "gate": it looks at the models'
+#: probabilities at temperature 1; "random": it still draws; "refused": it would make no sense and says so.
+Greedy = Literal["own", "strict", "gate", "random", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,43 +39,98 @@ class Regions:
 class RoundView:
     """One round before the decision.
 
-    ``match`` and ``valid`` are (B, N); ``p`` and ``q`` are the processed rows (B, N, V), None when greedy, where both
-    are one-hot at ``target_ids`` and ``draft_ids``.
+    ``match`` and ``valid`` are (B, N): where the draft's token is the target's coupled one, and which positions are
+    real. ``rows`` are both models' distributions, each made when a rule asks for it. ``own_bonus``: the rule is to
+    draw the bonus token too, and the drafter's row behind the block is there.
     """
 
     regions: Regions
     valid: Tensor
     match: Tensor
-    p: Tensor | None
-    q: Tensor | None
+    rows: Rows
     keys: Tensor
     draws: Draws
+    own_bonus: bool = False
 
     @property
     def mismatch(self) -> Tensor:
         return self.valid & ~self.match
 
+    @property
+    def drafted_q(self) -> Tensor:
+        """The rows (B, N, V) the drafts were drawn from."""
+        return self.rows.q[:, : self.valid.shape[1]]
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``accept`` (B, N) per position, had all before it been accepted; ``keep_probs`` (B, N) what the rule gave it."""
+    """What a rule decides.
+
+    ``accept`` (B, N) per position, had all before it been accepted, and ``keep_probs`` (B, N), how likely that was.
+    ``replacement_ids`` (B, N) are written where a position is the first to be rejected, ``bonus_ids`` (B,) behind a
+    fully accepted block; None: the target's own coupled tokens.
+    """
 
     accept: Tensor
     keep_probs: Tensor
+    replacement_ids: Tensor | None = None
+    bonus_ids: Tensor | None = None
 
 
-class Rule(Protocol):
+class Rule(ABC):
     """Decides which draft tokens stay. ``default_bonus`` is the bonus form the rule uses unless told otherwise."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    default_bonus: Bonus
+    #: False only for plain target decoding, where nothing is drafted.
+    drafts: bool = True
+    #: Whether it has a law of its own for the bonus token (`bonus: rule`), which takes one more pass of the drafter.
+    has_own_bonus: ClassVar[bool] = False
+    #: Whether it cannot do without the drafter's distribution, as with a drafter that only copies.
+    needs_distribution: ClassVar[bool] = False
 
-    @property
-    def default_bonus(self) -> Bonus: ...
-
-    @property
-    def drafts(self) -> bool:
-        """False only for plain target decoding, where nothing is drafted."""
-        ...
-
+    @abstractmethod
     def decide(self, view: RoundView) -> Verdict: ...
+
+    @property
+    def spec(self) -> str:
+        """The name with all parameters, from which `rule_named` makes an equal rule; recorded in `Settings`."""
+        return self.name
+
+    @property
+    def greedy(self) -> Greedy:
+        return "own"
+
+    @property
+    def needs_draft_logits(self) -> bool:
+        """Whether it reads the drafter's logits (``rows.raw_q``, ``rows.draft_logits``)."""
+        return False
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        """ValueError where the rule makes no sense with this sampling."""
+        if sampling.greedy and self.greedy == "refused":
+            raise ValueError(
+                f"rule {self.spec!r} makes no sense at temperature 0, where both models' rows are one-hot: "
+                f"{self.greedy_remedy()}set a temperature above 0"
+            )
+
+    def greedy_remedy(self) -> str:
+        """What of its parameters would make it work at temperature 0, ending in "or "; empty if nothing."""
+        return ""
+
+    def check_drafter(self, bonus: Bonus, *, one_hot: bool) -> None:
+        """ValueError for a drafter without a distribution (``one_hot``) where the rule or its bonus needs one."""
+        if one_hot and (self.needs_distribution or bonus == "rule"):
+            what = "" if self.needs_distribution else " with bonus 'rule'"
+            raise ValueError(
+                f"rule {self.spec!r}{what} needs the drafter's distribution, and this drafter has none: choose the "
+                "drafter `model`, or another rule" + (" or bonus" if what else "")
+            )
+
+    def notes(self, sampling: Sampling, num_positions: int, *, one_hot: bool) -> Iterable[str]:
+        """What a user should know of these settings and does not expect; the engine warns of it.
+
+        ``num_positions`` is the most a block has, ``one_hot`` says that the drafter has no distribution.
+        """
+        if sampling.greedy and self.greedy == "strict":
+            yield f"rule {self.spec!r} decides exactly as strict does at temperature 0, by its own formula"

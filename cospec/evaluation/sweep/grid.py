@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cospec.engine.record import Sampling
+from cospec.engine.rules import RULES
 
 #: The one parameter an arbiter has here.
 THRESHOLD = "threshold"
@@ -111,6 +112,12 @@ def _spec(rule: str, parameters: Sequence[tuple[str, Any]]) -> str:
     if not added:
         return rule
     return f"{rule},{added}" if ":" in rule else f"{rule}:{added}"
+
+
+def parameters_of(spec: str) -> dict[str, Any]:
+    """The parameters of a canonical spec by name."""
+    name, colon, text = spec.partition(":")
+    return dict(RULES[name].read(text)) if colon else {}
 
 
 @dataclass(frozen=True, slots=True)
