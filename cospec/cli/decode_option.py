@@ -20,8 +20,8 @@ DecodeFileOption = Annotated[
 
 #: Keys of a decode config, and the options that say the same.
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-_RULE = {"rule": ("rule", "arbiter"), "arbiter": ("arbiter", "rule")}
-_COMMON = {
+_RULE: dict[str, tuple[str, ...]] = {"rule": ("rule", "arbiter"), "arbiter": ("arbiter", "rule")}
+_COMMON: dict[str, tuple[str, ...]] = {
     "threshold": ("threshold",),
     "num_draft_tokens": ("num_draft_tokens", "cost_ratio"),
     "bonus": ("bonus",),

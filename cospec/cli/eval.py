@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from inspect import signature
 
+import typer
+
 from cospec.cli import eval_options as own
 from cospec.cli import problem_options as problems
+from cospec.cli.decode_option import DecodeFileOption, method_from_file
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -31,10 +34,12 @@ from cospec.cli.options import (
     ThresholdOption,
     TopKOption,
     TopPOption,
+    written,
 )
 
 
 def command(
+    context: typer.Context,
     prompts: PromptsOption = None,
     task: problems.TaskOption = None,
     data: problems.DataOption = None,
@@ -46,6 +51,7 @@ def command(
     train_prompts: own.TrainPromptsOption = None,
     methods: own.MethodsOption = "target,draft,strict",
     arbiter: own.ArbitersOption = None,
+    decode: DecodeFileOption = None,
     threshold: ThresholdOption = 0.5,
     repeats: own.RepeatsOption = 1,
     workers: problems.WorkersOption = 1,
@@ -85,7 +91,10 @@ def command(
     The target alone is always measured, as every other number is read against it. With --out, samples are written as
     they end and are not decoded again by a later run with the same settings.
     """
-    options = own.EvalOptions(**locals())
+    given = {name: value for name, value in locals().items() if name != "context"}
+    if decode is not None:
+        given = method_from_file(decode, given, written(context))
+    options = own.EvalOptions(**given)
     if against is not None and prompts is None and not task:
         _compare_finished(options)
         return
@@ -106,7 +115,7 @@ def _compare_finished(options: own.EvalOptions) -> None:
 def _refuse_all_but(options: own.EvalOptions, allowed: tuple[str, ...]) -> None:
     """ValueError for options that comparing two finished runs would ignore."""
     for name, parameter in signature(command).parameters.items():
-        if name not in allowed and getattr(options, name) != parameter.default:
+        if name not in (*allowed, "context") and getattr(options, name) != parameter.default:
             raise ValueError(
                 f"--{name.replace('_', '-')} has no place in a comparison of two finished runs: name problems with "
                 "--prompts or --task to evaluate first, or drop it"

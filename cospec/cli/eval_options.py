@@ -68,6 +68,7 @@ class EvalOptions(ProblemOptions):
     train_prompts: list[Path] | None
     methods: str
     arbiter: list[str] | None
+    decode: Path | None
     threshold: float
     repeats: int
     margin: float

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import typer
 
+from cospec.cli.decode_option import warn_of_other_pair
 from cospec.cli.eval_options import EvalOptions
 from cospec.cli.eval_report import against_earlier, check_against, check_outputs, read_earlier, report
 from cospec.cli.eval_tasks import LoadedTask, contaminations, load_eval_tasks
@@ -65,6 +66,7 @@ def _run(
 
     _check_begun(options, loaded)
     decoding, pair = options.decoding(), load_pair_from_options(*options.models)
+    warn_of_other_pair(options.decode, pair)
     decoding.check_ids(pair)
     methods = build_methods(choices, pair, decoding)
     described = describe(pair, decoding, choices, methods) | {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cospec.cli.decode_option import DecodeFileOption, rule_from_file, warn_of_other_pair
 from cospec.cli.options import (
     ArbiterOption,
     AttnOption,
@@ -37,6 +38,7 @@ from cospec.cli.options import (
     TopKOption,
     TopPOption,
     on_interrupt,
+    written,
 )
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
@@ -59,6 +61,7 @@ MeasuredRatioOption = Annotated[
 
 
 def command(
+    context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(metavar="PROMPT", help="One prompt; or use --prompts.")] = None,
     prompts: PromptsOption = None,
     pair: PairOption = None,
@@ -66,6 +69,7 @@ def command(
     target: TargetOption = None,
     rule: RuleOption = None,
     arbiter: ArbiterOption = None,
+    decode: DecodeFileOption = None,
     threshold: ThresholdOption = 0.5,
     bonus: BonusOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
@@ -99,11 +103,14 @@ def command(
 
     spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
     loading.check_compile_mode(compile_mode, spec)
+    if decode is not None:
+        given = rule_from_file(decode, given, written(context))
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
-    choice = loading.choose_rule(rule, arbiter, threshold)
+    choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
     from cospec.evaluation.method import requests_of
 
     loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
+    warn_of_other_pair(decode, loaded)
     if cost_ratio == "auto":
         options = _with_measured_ratio(options, loaded)
     engine = options.engine(loaded, loading.rule_from_options(choice, loaded))

@@ -39,6 +39,7 @@ def show_plan(options: SweepOptions, loaded: Sequence[LoadedTask], groups: Seque
 
 def plan_of(options: SweepOptions, loaded: Sequence[LoadedTask], groups: Sequence[Group]) -> dict[str, Any]:
     """The cells as JSON, and the estimate of the work left: by the mean text so far, if there is any."""
+    from cospec.cli.sweep_run import repeats_of
     from cospec.evaluation.sweep.grid import sampling_name
 
     cells: list[dict[str, Any]] = []
@@ -53,7 +54,7 @@ def plan_of(options: SweepOptions, loaded: Sequence[LoadedTask], groups: Sequenc
                         "num_draft_tokens": group.num_draft_tokens,
                         "task": entry.task.name,
                         "method": name,
-                        "num_texts": len(entry.task.rows) * options.repeats,
+                        "num_texts": len(entry.task.rows) * repeats_of(group, options),
                         "num_done": have[entry.task.name, name],
                     }
                 )

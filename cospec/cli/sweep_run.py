@@ -137,7 +137,7 @@ class _Sweep:
         self.tasks: list[EvalTask] = [entry.task for entry in loaded]
         self.chosen = {**chosen, "target": Chosen(RuleChoice("target"), {})}
         for group in groups:
-            known = {**describe_decoding(_decoding(options, group)), "repeats": options.repeats}
+            known = {**describe_decoding(_decoding(options, group)), "repeats": repeats_of(group, options)}
             described = {entry.task.name: {**entry.described, "raw": options.raw} for entry in loaded}
             check_begun(self.out / group.folder, known | {"tasks": described}, self.tasks)
         self.pair: Pair = load_pair_from_options(*options.models)
@@ -226,18 +226,21 @@ class _Sweep:
         methods = [self.methods[name] for name in group.methods]
         choices = {name: self.chosen[name].choice for name in group.methods}
         described = describe(self.pair, _decoding(self.options, group), choices, methods)
-        described |= {"repeats": self.options.repeats, "tasks": self.task_records}
+        described |= {"repeats": repeats_of(group, self.options), "tasks": self.task_records}
         return EvalRun(self.out / group.folder, json.loads(dumps(described)))
 
     def _settings(self, group: Group) -> Any:
         options = self.options
-        return _decoding(options, group).eval_settings(options.repeats, raw=options.raw, workers=options.workers)
+        decoding, repeats = _decoding(options, group), repeats_of(group, options)
+        return decoding.eval_settings(repeats, raw=options.raw, workers=options.workers)
 
     def _num_left(self) -> int:
         from cospec.evaluation.sweep.store import num_samples
 
         have = sum(num_samples(self.out / group.folder) for group in self.groups)
-        return num_texts(self.loaded, self.groups, self.options.repeats) - have
+        rows = sum(len(task.rows) for task in self.tasks)
+        wanted = sum(len(group.methods) * rows * repeats_of(group, self.options) for group in self.groups)
+        return wanted - have
 
     def _row(self, group: Group, result: MethodResult, target: MethodResult, task: str, c_rel: float) -> dict[str, Any]:
         from cospec.evaluation.sweep.row import CellKey, cell_row
@@ -249,8 +252,6 @@ class _Sweep:
         return cell_row(key, result, target, c_rel, self.options.margin)
 
 
-def num_texts(loaded: Sequence[LoadedTask], groups: Sequence[Group], repeats: int) -> int:
-    """How many texts the cells of all groups have."""
-    rows = sum(len(entry.task.rows) for entry in loaded)
-    # Greedy texts would all be the same.
-    return sum(len(group.methods) * rows * repeats for group in groups)
+def repeats_of(group: Group, options: SweepOptions) -> int:
+    """Texts a problem in a group: greedy ones would all be the same."""
+    return 1 if group.sampling.greedy else options.repeats

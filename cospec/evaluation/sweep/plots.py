@@ -53,8 +53,8 @@ def _looks(rules: Sequence[str]) -> dict[str, tuple[Any, str]]:
     import matplotlib as mpl
 
     names = list(dict.fromkeys(rules))
-    colours = mpl.colormaps["tab20"].colors
-    return {name: (colours[i % 20], _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(names)}
+    colours = mpl.colormaps["tab20"]
+    return {name: (colours(i % 20), _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(names)}
 
 
 def _panel(axes: Axes, rows: Rows, speed: Speed, looks: Mapping[str, tuple[Any, str]]) -> None:
