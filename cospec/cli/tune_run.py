@@ -201,6 +201,7 @@ class _Tuner:
                 budget=options.budget / 100,
                 level=1 - options.confidence,
                 chunk=max(options.batch_size, 16),
+                max_failed_share=options.max_failed_share,
                 on_chunk=on_chunk,
             )
 

@@ -67,8 +67,11 @@ def _panel(axes: Axes, rows: Rows, speed: Speed, looks: Mapping[str, tuple[Any, 
     front = front_of(rows, speed)
     points = [(row["timing"][speed], 100 * row["accuracy"]) for row in front]
     axes.plot(*zip(*points, strict=True), color=_FRONT, linewidth=1, zorder=2) if points else None
+    names: dict[tuple[float, float], list[str]] = {}
     for row, point in zip(front, points, strict=True):
-        axes.annotate(row["method"], point, (4, 5), textcoords="offset points", fontsize=6)
+        names.setdefault(point, []).append(row["method"])
+    for point, methods in names.items():
+        axes.annotate("\n".join(methods), point, (4, 5), textcoords="offset points", fontsize=6)
     target = next((row for row in rows if row["rule"] == "target" and row["accuracy"] is not None), None)
     if target:
         axes.axhline(100 * target["accuracy"], color=_TARGET, linestyle="--", linewidth=0.8)

@@ -25,7 +25,7 @@ _COLUMNS = (
     "rambles,\n%",
     "cut,\n%",
 )
-_WIDTH = 168
+_WIDTH = 180
 
 Rows = Sequence[Mapping[str, Any]]
 

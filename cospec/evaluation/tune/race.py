@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from cospec.engine.metrics import Acceptance
 from cospec.evaluation.acceleration import steps_of
+from cospec.evaluation.evaluate import MAX_FAILED_SHARE
 from cospec.evaluation.method import EvalSettings, Method, judged_rollouts, requests_of
 from cospec.evaluation.result import acceptance_of
 from cospec.evaluation.sample import Sample
+from cospec.evaluation.scoring import FailureLimit
 from cospec.evaluation.statistics import holm
 from cospec.evaluation.task import EvalTask
 from cospec.evaluation.tune.sequential import LossTest, mean_bounds
@@ -32,6 +34,7 @@ class Candidate:
     method: Method
     test: LossTest
     num_steps: int
+    limit: FailureLimit
     differences: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     outcome: Outcome | None = None
@@ -68,7 +71,7 @@ class CandidateResult:
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """All candidates, and the fastest that keeps the budget (None: stay with strict)."""
+    """All candidates, and the fastest that keeps the budget; None where none is faster than strict."""
 
     results: tuple[CandidateResult, ...]
     chosen: str | None
@@ -87,6 +90,7 @@ def race(
     budget: float,
     level: float = 0.05,
     chunk: int = 32,
+    max_failed_share: float = MAX_FAILED_SHARE,
     on_chunk: Callable[[int, Sequence[Candidate]], None] = lambda num, candidates: None,
 ) -> RaceResult:
     """Decode ``rows`` in their order, which must be random, ``chunk`` at a time, until every candidate's fate is known.
@@ -94,9 +98,15 @@ def race(
     ``reference`` is strict: its texts follow the target's own law, and it makes the same draws as the candidates, so
     that a difference is what the rule changes and little else. The chance that any candidate called *kept* loses
     ``budget`` or more is at most ``level``: each test may be stopped at will, and Holm's correction is over them all.
+    `TooManyFailures` where the scorer fails on more than ``max_failed_share`` of a method's texts.
     """
     own, *candidates = (
-        Candidate(method, LossTest(budget), steps_of(settings.num_draft_tokens, method.bonus_in_use))
+        Candidate(
+            method,
+            LossTest(budget),
+            steps_of(settings.num_draft_tokens, method.bonus_in_use),
+            FailureLimit(max_failed_share, len(rows)),
+        )
         for method in (reference, *methods)
     )
     num = 0
@@ -111,18 +121,15 @@ def race(
                 if row.id in right and row.id in mine:
                     candidate.differences.append(float(mine[row.id]) - float(right[row.id]))
                     candidate.test.add(candidate.differences[-1])
-        _judge(candidates, own, level)
+        judge(candidates, [speedup(candidate, own) for candidate in candidates], level)
         on_chunk(num, candidates)
     for candidate in candidates:
         candidate.outcome = candidate.outcome or "undecided"
-    kept = [candidate for candidate in candidates if candidate.outcome == "kept"]
-    best = max(kept, key=lambda candidate: speedup(candidate, own), default=None)
-    return RaceResult(
-        tuple(_result(candidate, own, p) for candidate, p in zip(candidates, _adjusted(candidates), strict=True)),
-        best.method.name if best else None,
-        num,
-        len(own.samples) + sum(len(candidate.samples) for candidate in candidates),
-    )
+    results = [_result(candidate, own, p) for candidate, p in zip(candidates, _adjusted(candidates), strict=True)]
+    faster = [result for result in results if result.outcome == "kept" and result.speedup > 1]
+    best = max(faster, key=lambda result: result.speedup, default=None)
+    num_texts = sum(len(candidate.samples) for candidate in (own, *candidates))
+    return RaceResult(tuple(results), best.name if best else None, num, num_texts)
 
 
 def speedup(candidate: Candidate, reference: Candidate) -> float:
@@ -167,6 +174,8 @@ def _outcomes(
     decoded = list(zip(rows, rollouts, strict=True))
     samples = [sample for sample, _ in judged_rollouts(decoded, candidate.method, task, settings, 0)]
     candidate.samples += samples
+    for sample in samples:
+        candidate.limit.add(sample)
     return {sample.id: sample.verdict == "right" for sample in samples if not sample.is_failure}
 
 
@@ -174,8 +183,8 @@ def _adjusted(candidates: Sequence[Candidate]) -> list[float]:
     return holm([candidate.test.p_loses for candidate in candidates])
 
 
-def _judge(candidates: Sequence[Candidate], reference: Candidate, level: float) -> None:
-    """Seal the fate of those whose test has said enough."""
+def judge(candidates: Sequence[Candidate], speeds: Sequence[float], level: float) -> None:
+    """Seal the fate of those whose test has said enough; ``speeds`` are relative to strict."""
     for candidate, p in zip(candidates, _adjusted(candidates), strict=True):
         if candidate.outcome is not None:
             continue
@@ -183,12 +192,11 @@ def _judge(candidates: Sequence[Candidate], reference: Candidate, level: float) 
             candidate.outcome = "kept"
         elif candidate.test.p_keeps <= level:
             candidate.outcome = "exceeded"
-    kept = [speedup(candidate, reference) for candidate in candidates if candidate.outcome == "kept"]
+    kept = [speed for candidate, speed in zip(candidates, speeds, strict=True) if candidate.outcome == "kept"]
     # Strict itself keeps any budget.
     fastest = max([1.0, *kept])
-    for candidate in candidates:
-        enough = candidate.outcome is None and len(candidate.samples) >= _ENOUGH
-        if enough and speedup(candidate, reference) <= fastest:
+    for candidate, speed in zip(candidates, speeds, strict=True):
+        if candidate.outcome is None and candidate.test.num >= _ENOUGH and speed <= fastest:
             candidate.outcome = "slower"
 
 
