@@ -69,19 +69,27 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class PairSpec:
-    """What a PAIR.yaml holds."""
+    """What a PAIR.yaml holds; ``draft`` None (`draft: null`) leaves drafting to what needs no draft model."""
 
-    draft: ModelSpec
+    draft: ModelSpec | None
     target: ModelSpec
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     system_prompt: str | None = None
 
+    @property
+    def models(self) -> dict[str, ModelSpec]:
+        """The models there are, by role, the draft first."""
+        return ({"draft": self.draft} if self.draft else {}) | {"target": self.target}
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A loaded pair. ``vocab_size`` counts the ids both models share; ids behind it are padding and never chosen."""
+    """A loaded pair. ``vocab_size`` counts the ids its models share; ids behind it are padding and never chosen.
 
-    draft: PreTrainedModel
+    Without a ``draft`` model, ``draft_context`` is the target's.
+    """
+
+    draft: PreTrainedModel | None
     target: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     vocab_size: int
@@ -96,40 +104,49 @@ class Pair:
         """Where token ids live: the target's input device."""
         return next(self.target.parameters()).device
 
+    def require_draft(self, user: str) -> PreTrainedModel:
+        """The draft model; ValueError, opened by ``user``, where there is none."""
+        if self.draft is None:
+            raise ValueError(f"{user} needs a draft model, and this pair is a target alone: name a draft")
+        return self.draft
+
     def draft_alone(self) -> Pair:
         """The draft as if it were the target, to measure what it does by itself."""
-        return dataclasses.replace(self, target=self.draft, target_context=self.draft_context)
+        draft = self.require_draft("decoding with the draft alone")
+        return dataclasses.replace(self, target=draft, target_context=self.draft_context)
 
 
 def load_pair(spec: PairSpec) -> Pair:
-    """Check the pair, then load both models in eval mode with frozen weights. Raises ValueError if it does not fit."""
-    devices = [str(pick_device(model.device)) for model in (spec.draft, spec.target) if not model.device_map]
+    """Check the pair, then load its models in eval mode with frozen weights. Raises ValueError if it does not fit."""
+    devices = [str(pick_device(model.device)) for model in spec.models.values() if not model.device_map]
     if len(set(devices)) > 1:
         raise ValueError(
             f"the draft is on {devices[0]} and the target on {devices[1]}: the engine needs both on one device (a "
             "target may spread over more with device_map)"
         )
-    configs = [_config(spec.draft, "draft"), _config(spec.target, "target")]
-    tokenizers = [_tokenizer(spec.draft, "draft"), _tokenizer(spec.target, "target")]
-    vocab_size = check_tokenizers(*tokenizers)
-    for role, config in zip(("draft", "target"), configs, strict=True):
+    configs = {role: _config(model, role) for role, model in spec.models.items()}
+    tokenizers = {role: _tokenizer(model, role) for role, model in spec.models.items()}
+    tokenizer = tokenizers["target"]
+    vocab_size = check_tokenizers(tokenizers.get("draft", tokenizer), tokenizer)
+    for role, config in configs.items():
         if config.vocab_size < vocab_size:
             raise ValueError(
                 f"the {role}'s output has {config.vocab_size} ids but the tokenizer uses {vocab_size}: "
                 "this model was not made for this tokenizer"
             )
-    contexts = [context_limit(config, role) for config, role in zip(configs, ("draft", "target"), strict=True)]
-    eos = _eos_ids(spec.target, configs[1], tokenizers[1])
+    contexts = {role: context_limit(config, role) for role, config in configs.items()}
+    eos = _eos_ids(spec.target, configs["target"], tokenizer)
+    models = {role: _model(model, role) for role, model in spec.models.items()}
     return Pair(
-        draft=_model(spec.draft, "draft"),
-        target=_model(spec.target, "target"),
-        tokenizer=tokenizers[1],
+        draft=models.get("draft"),
+        target=models["target"],
+        tokenizer=tokenizer,
         vocab_size=vocab_size,
-        draft_context=contexts[0],
-        target_context=contexts[1],
+        draft_context=contexts.get("draft", contexts["target"]),
+        target_context=contexts["target"],
         eos_token_ids=eos,
         spec=spec,
-        tokenizer_digest=tokenizer_digest(tokenizers[1]),
+        tokenizer_digest=tokenizer_digest(tokenizer),
     )
 
 

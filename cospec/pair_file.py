@@ -32,7 +32,7 @@ def override(spec: PairSpec, device: str | None = None, dtype: str | None = None
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     # A device of the caller's replaces the file's whole placement.
     changes |= {"device_map": None} if device else {}
-    models = {role: dataclasses.replace(getattr(spec, role), **changes) for role in ("draft", "target")}
+    models: dict[str, Any] = {role: dataclasses.replace(model, **changes) for role, model in spec.models.items()}
     for role, model in models.items():
         _require_local(model, role)
     return dataclasses.replace(spec, **models)
@@ -48,9 +48,8 @@ def _bundled_pair() -> PairSpec:
 
 
 def _relative_to(spec: PairSpec, folder: Path) -> PairSpec:
-    models = {}
-    for role in ("draft", "target"):
-        model = getattr(spec, role)
+    models: dict[str, Any] = {}
+    for role, model in spec.models.items():
         beside = folder / Path(model.path).expanduser()
         models[role] = dataclasses.replace(model, path=str(beside)) if beside.exists() else model
     return dataclasses.replace(spec, **models)

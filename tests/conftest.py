@@ -97,17 +97,18 @@ def word_tokenizer(size: int = VOCAB_SIZE, *, adds_bos: bool = True, template: b
     return tokenizer
 
 
-def pair_of(draft: nn.Module, target: nn.Module, vocab_size: int = VOCAB_SIZE, **changes: object) -> Pair:
+def pair_of(draft: nn.Module | None, target: nn.Module, vocab_size: int = VOCAB_SIZE, **changes: object) -> Pair:
     """A pair of models that are already in memory, without an end id unless ``changes`` names one."""
+    specs = [model and ModelSpec(role, device="cpu") for role, model in (("draft", draft), ("target", target))]
     pair = Pair(
         draft=draft,
         target=target,
         tokenizer=_tokenizer(),
         vocab_size=vocab_size,
-        draft_context=draft.config.max_position_embeddings,
+        draft_context=(draft or target).config.max_position_embeddings,
         target_context=target.config.max_position_embeddings,
         eos_token_ids=(),
-        spec=PairSpec(ModelSpec("draft", device="cpu"), ModelSpec("target", device="cpu")),
+        spec=PairSpec(*specs),
         tokenizer_digest="",
     )
     return dataclasses.replace(pair, **changes)

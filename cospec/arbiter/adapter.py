@@ -58,14 +58,22 @@ class Pins:
 
 
 def pins_of(pair: Pair, context_cache: ContextCache) -> Pins:
-    """The pins of an arbiter made for this pair."""
+    """The pins of an arbiter made for this pair; ValueError for a target alone."""
+    pair.require_draft("an arbiter")
+    models = model_pins(pair)
     return Pins(
-        draft=_pin(pair.draft, pair.spec.draft.path, pair.spec.draft.revision),
-        target=_pin(pair.target, pair.spec.target.path, pair.spec.target.revision),
+        draft=models["draft"],
+        target=models["target"],
         tokenizer_digest=pair.tokenizer_digest,
         context_cache=context_cache,
         separator=separator(pair.eos_token_ids),
     )
+
+
+def model_pins(pair: Pair) -> dict[str, ModelPin]:
+    """The pins of the pair's models, by role, the draft first where there is one."""
+    loaded = {"draft": pair.draft, "target": pair.target}
+    return {role: _pin(loaded[role], model.path, model.revision) for role, model in pair.spec.models.items()}
 
 
 def save_arbiter(arbiter: PeftModel, directory: Path, pins: Pins) -> None:
@@ -130,7 +138,7 @@ def load_arbiter(directory: str | Path, pair: Pair, *, trainable: bool = False) 
     directory = Path(directory)
     pins = read_pins(directory)
     check_pins(pins, pair, directory)
-    net = ArbiterNet(pair.draft, pins.context_cache)
+    net = ArbiterNet(pair.require_draft("an arbiter"), pins.context_cache)
     try:
         config = PeftConfig.from_pretrained(str(directory))
         config.inference_mode = not trainable

@@ -69,7 +69,7 @@ def load_pair_from_options(
     from cospec.pair import load_pair, pick_device
 
     spec = read_pair_spec(pair, draft, target, device, dtype, attn)
-    for model in (spec.draft, spec.target):
+    for model in spec.models.values():
         pick_device(model.device)
     if not sys.stderr.isatty():
         from transformers.utils import logging

@@ -23,4 +23,4 @@ def claim(out: Path, pair: Pair, arbiter: Path | None) -> None:
         if other:
             raise ValueError(f"{out} was made with another {' and another '.join(other)}: name another --out")
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(record, now | {"draft": pair.spec.draft.path, "target": pair.spec.target.path})
+    write_json_atomic(record, now | {role: model.path for role, model in pair.spec.models.items()})

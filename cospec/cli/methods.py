@@ -126,11 +126,11 @@ def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
 
 
 def pair_digest(pair: Pair) -> str:
-    """Digest of the pair's pins: names, configs, a sample of the draft's weights, tokenizer."""
-    from cospec.arbiter.adapter import pins_of
+    """Digest of the pair's pins: names, configs, a sample of the weights, tokenizer."""
+    from cospec.arbiter.adapter import model_pins
 
-    pins = asdict(pins_of(pair, "own"))
-    return digest([dumps([pins["draft"], pins["target"], pins["tokenizer_digest"]]).encode()])
+    pins = [asdict(pin) for pin in model_pins(pair).values()]
+    return digest([dumps([*pins, pair.tokenizer_digest]).encode()])
 
 
 def arbiter_digest(directory: Path) -> str:

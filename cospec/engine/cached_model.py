@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,25 +11,58 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cospec.engine.cache import PassCache, SlotCache, cache_argument
+from cospec.engine.hidden import HiddenStates, Taps
 from cospec.engine.masks import Masks
 
 #: How `append_pass` is run: as it is, or compiled (`cospec.engine.compiled`).
 AppendPass = Callable[["CachedModel", Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """What one pass over prompts read: of row ``rows[i]`` the ``counts[i]`` tokens from position ``starts[i]`` on.
+
+    ``hidden`` (R, T, H by layer) belongs to them; ``stop`` is where the longest of them ends.
+    """
+
+    rows: tuple[int, ...]
+    starts: Tensor
+    counts: Tensor
+    hidden: HiddenStates
+    stop: int
+
+    def among(self, wanted: Mapping[int, int]) -> PromptPart | None:
+        """The part of the rows that are ``wanted``, None if there are none."""
+        kept = [place for place, row in enumerate(self.rows) if row in wanted]
+        if len(kept) in (0, len(self.rows)):
+            return self if kept else None
+        index = torch.tensor(kept, device=self.counts.device)
+        rows = tuple(self.rows[place] for place in kept)
+        return PromptPart(rows, self.starts[index], self.counts[index], self.hidden.rows(index), self.stop)
+
+
 class CachedModel:
     """A causal LM over a SlotCache: append tokens at each row's end, or look at a region that leaves no trace.
 
-    ``run`` takes the passes over all rows, None for `append_pass` itself.
+    ``run`` takes the passes over all rows, None for `append_pass` itself. ``hidden`` holds the hidden states of
+    ``layers`` at the tokens that were fed last, None where no layers are named.
     """
 
     def __init__(
-        self, model: PreTrainedModel, num_rows: int, capacity: int, scratch: int = 0, run: AppendPass | None = None
+        self,
+        model: PreTrainedModel,
+        num_rows: int,
+        capacity: int,
+        scratch: int = 0,
+        run: AppendPass | None = None,
+        layers: Sequence[int] = (),
     ) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         self.cache = SlotCache(num_rows, capacity, scratch, self.device)
         self.masks = Masks.of(model)
+        self.taps = Taps(model, layers) if layers else None
+        self.hidden: HiddenStates | None = None
         self._run = run
         self._cache_argument = cache_argument(model)
 
@@ -45,10 +79,17 @@ class CachedModel:
         run = self._run if self._run and cache.keys else append_pass
         return run(self, ids, starts, counts, line)
 
-    def prefill(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
+    def prefill(
+        self,
+        ids: Tensor,
+        lengths: Mapping[int, int],
+        chunk: int,
+        on_part: Callable[[PromptPart], None] | None = None,
+    ) -> None:
         """Rows start anew: read the first ``lengths[row] - 1`` tokens of ``ids`` (B, C), ``chunk`` at a time.
 
-        The last token is left out, as it is the first input of a row's first round. The head is not needed.
+        The last token is left out, as it is the first input of a row's first round. The head is not needed. ``on_part``
+        is told of each pass's hidden states.
         """
         cache = self.cache
         if lengths:
@@ -63,6 +104,10 @@ class CachedModel:
             # To name every row would copy what the pass reads.
             among = None if list(counts) == list(range(cache.num_rows)) else rows
             _append(self, self.model.base_model, ids[rows, start:stop], starts, num, line, among)
+            if on_part:
+                assert self.hidden, "no layers were named"
+                on_part(PromptPart(tuple(counts), starts, num, self.hidden, stop))
+                self.hidden = None
 
     def forward(
         self,
@@ -113,4 +158,9 @@ def _append(
     mask = cached.masks(line <= places[:, :, None], positions, line[None])
     begin = cache.scratch
     stop = begin + len(line)
-    return cached.forward(module, ids, positions, begin + places, mask, begin=begin, stop=stop, rows=rows)
+    if cached.taps is None:
+        return cached.forward(module, ids, positions, begin + places, mask, begin=begin, stop=stop, rows=rows)
+    with cached.taps.open() as found:
+        output = cached.forward(module, ids, positions, begin + places, mask, begin=begin, stop=stop, rows=rows)
+    cached.hidden = HiddenStates(found)
+    return output

@@ -46,7 +46,7 @@ def measure_passes(pair: Pair, batch_size: int, widths: Sequence[int], context: 
     widest = max(widths)
     room = min(pair.draft_context, pair.target_context) - widest
     length = max(1, min(context, room))
-    passes = {("draft", 1): _timed_pass(pair.draft, batch_size, 1, length)}
+    passes = {("draft", 1): _timed_pass(pair.require_draft("a measured cost"), batch_size, 1, length)}
     target = _Prefilled(pair.target, batch_size, widest, length)
     passes |= {("target", width): target.timed(width) for width in dict.fromkeys(widths)}
     found: dict[tuple[str, int], list[float]] = {key: [] for key in passes}

@@ -7,13 +7,22 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from cospec.engine.batch_sampling import BatchSampling
 from cospec.engine.block_length import best_length
-from cospec.engine.cached_model import CachedModel
+from cospec.engine.cached_model import CachedModel, PromptPart
 from cospec.engine.compiled import CompileMode, compiled_pass
 from cospec.engine.contexts import Contexts
-from cospec.engine.drafters import ModelDrafter
+from cospec.engine.drafters import (
+    BoundDrafter,
+    BoundModelDrafter,
+    Drafter,
+    ModelDrafter,
+    NoDrafter,
+    RunShape,
+    check_use,
+)
 from cospec.engine.record import Bonus, Rollout, Sampling, Settings
 from cospec.engine.request import Request, check_request
 from cospec.engine.round import Clock, Models, play_round
@@ -29,10 +38,10 @@ class Engine:
 
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
     takes the rule's usual form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as
-    pays for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``batch_size`` rows are in flight at
-    once; a row that ends is refilled. Prompts are read ``prefill_chunk`` tokens at a time. ``compile_mode`` says how
-    passes over the texts are compiled, if at all (`cospec.engine.compiled`). `clock` accumulates where the time went.
-    Raises ValueError for settings that cannot work.
+    pays for each row, ``num_draft_tokens`` at most (`cospec.engine.block_length`). ``drafter`` None is the pair's draft
+    model. ``batch_size`` rows are in flight at once; a row that ends is refilled. Prompts are read ``prefill_chunk``
+    tokens at a time. ``compile_mode`` says how passes over the texts are compiled, if at all (`engine.compiled`).
+    `clock` accumulates where the time went. Raises ValueError for settings that cannot work.
     """
 
     def __init__(
@@ -40,6 +49,7 @@ class Engine:
         pair: Pair,
         rule: Rule,
         *,
+        drafter: Drafter | None = None,
         num_draft_tokens: int = 5,
         bonus: Bonus | None = None,
         max_new_tokens: int = 512,
@@ -53,12 +63,8 @@ class Engine:
         compile_mode: CompileMode | None = None,
         draws: Draws | None = None,
     ) -> None:
-        for name, value in (("num_draft_tokens", num_draft_tokens), ("max_new_tokens", max_new_tokens)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}: it must be at least 1")
-        for name, value in (("batch_size", batch_size), ("prefill_chunk", prefill_chunk)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}: it must be at least 1")
+        _require_positive(num_draft_tokens=num_draft_tokens, max_new_tokens=max_new_tokens)
+        _require_positive(batch_size=batch_size, prefill_chunk=prefill_chunk)
         if cost_ratio is not None and not 0.0 < cost_ratio < float("inf"):
             raise ValueError(
                 f"cost_ratio is {cost_ratio}: it is a draft step's time relative to a target pass, above 0"
@@ -71,6 +77,7 @@ class Engine:
         self._pass = compiled_pass(compile_mode, pair.device) if compile_mode else None
         arbiter = rule if isinstance(rule, ArbiterRule) else None
         self._scorer = arbiter.scorer if arbiter else None
+        self.drafter = drafter or ModelDrafter()
         eos = pair.eos_token_ids if eos_token_ids is None else eos_token_ids
         if strange := sorted(i for i in {*eos} - {*pair.eos_token_ids} if not 0 <= i < pair.vocab_size):
             raise ValueError(
@@ -79,6 +86,7 @@ class Engine:
         self.settings = Settings(
             seed=seed,
             rule=rule.spec,
+            drafter=self.drafter.spec if rule.drafts else None,
             num_draft_tokens=num_draft_tokens,
             bonus=bonus or rule.default_bonus,
             max_new_tokens=max_new_tokens,
@@ -90,10 +98,26 @@ class Engine:
             sampled_decisions=arbiter.sampled if arbiter else False,
             context_cache=arbiter.scorer.context_cache if arbiter else None,
         )
-        rule.check_drafter(self.settings.bonus, one_hot=False)
+        if rule.drafts:
+            self._load_drafter(compile_mode)
+        self._check_rule()
+
+    def _check_rule(self) -> None:
+        rule, one_hot = self.rule, self.rule.drafts and self.drafter.one_hot
+        rule.check_drafter(self.settings.bonus, one_hot=one_hot)
         rule.check_sampling(self.settings.sampling)
-        for note in rule.notes(self.settings.sampling, self.max_drafts, one_hot=False):
-            warnings.warn(note, stacklevel=2)
+        for note in rule.notes(self.settings.sampling, self.max_drafts, one_hot=one_hot):
+            warnings.warn(note, stacklevel=3)
+
+    def _load_drafter(self, compile_mode: CompileMode | None) -> None:
+        drafter = self.drafter
+        check_use(drafter, arbiter=self._scorer is not None, cost_ratio=self.settings.cost_ratio)
+        drafter.load(self.pair, self.max_drafts)
+        if drafter.layers and compile_mode:
+            raise ValueError(
+                f"drafter {drafter.spec!r} reads the target's hidden states, which compiled passes do not give: use no "
+                "compile mode"
+            )
 
     @property
     def max_drafts(self) -> int:
@@ -132,6 +156,12 @@ class Engine:
                 yield from batch.advance()
 
 
+def _require_positive(**numbers: int) -> None:
+    for name, value in numbers.items():
+        if value < 1:
+            raise ValueError(f"{name} is {value}: it must be at least 1")
+
+
 class _Batch:
     """The rows in flight of one run, and their caches."""
 
@@ -148,25 +178,34 @@ class _Batch:
         self.device = pair.device
         self.ids = torch.zeros(num_rows, longest + slack, dtype=torch.long, device=self.device)
         eos_ids = torch.tensor(settings.eos_token_ids, dtype=torch.long, device=self.device)
-        target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass)
-        # A region has at most 2n + 3 tokens (method section 2).
-        scratch, capacity = 2 * most + 3, min(longest, pair.draft_context) + slack
-        draft = CachedModel(pair.draft, num_rows, capacity, scratch, run=engine._pass)
-        drafter = ModelDrafter(
-            draft,
-            pair.vocab_size,
-            eos_ids,
-            keeps_logits=engine.rule.needs_draft_logits,
-            row_behind=settings.bonus == "rule",
-        )
+        drafter: BoundDrafter = NoDrafter()
+        if engine.rule.drafts:
+            drafter = engine.drafter.bind(self._shape(num_rows, longest, most, eos_ids))
+        layers = engine.drafter.layers if engine.rule.drafts else ()
+        target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass, layers=layers)
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
         size = (num_rows, pair.vocab_size)
         self.seen = torch.zeros(size, dtype=torch.bool, device=self.device) if penalties else None
         self.scorer = engine._scorer
         if self.scorer:
-            self.scorer.bind(draft)
+            assert isinstance(drafter, BoundModelDrafter), "an arbiter shares the draft model"
+            self.scorer.bind(drafter.cached)
         self._admit(list(range(num_rows)))
+
+    def _shape(self, num_rows: int, longest: int, most: int, eos_ids: Tensor) -> RunShape:
+        """What the drafter is to know of the run."""
+        engine = self.engine
+        return RunShape(
+            pair=engine.pair,
+            num_rows=num_rows,
+            longest=longest,
+            most=most,
+            eos_ids=eos_ids,
+            run=engine._pass,
+            keeps_logits=engine.rule.needs_draft_logits,
+            row_behind=engine.settings.bonus == "rule",
+        )
 
     def _settings(self, request: Request) -> Settings:
         return request.settings(self.engine.settings)
@@ -249,7 +288,7 @@ class _Batch:
 
     def _draft_limit(self, row: Row) -> int:
         """How many tokens the row may draft: the block, the cap and the room in both contexts (method section 1)."""
-        draft_room = self.engine.pair.draft_context - row.length
+        draft_room = self.models.drafter.context - row.length
         if self.scorer:
             draft_room = min(draft_room, (draft_room - 3) // 2)
         most = max(0, min(self.engine.max_drafts, row.limit - row.length, draft_room))
@@ -275,7 +314,7 @@ class _Batch:
             self.seen = self.seen[index]
         self.sampling = self._sampling()
         self.models.target.cache.select_rows(index)
-        self.models.drafter.cached.cache.select_rows(index)
+        self.models.drafter.select_rows(index)
         if self.scorer:
             self.scorer.select_rows(index)
 
@@ -295,10 +334,14 @@ class _Batch:
                 self.seen[place, prompt] = True
         self.sampling = self._sampling()
         lengths = {place: self.rows[place][1].length for place in places}
-        drafts, context, chunk = self.engine.rule.drafts, self.engine.pair.draft_context, self.engine.prefill_chunk
-        short = {place: length for place, length in lengths.items() if drafts and length <= context}
-        self.models.target.prefill(self.ids, lengths, chunk)
-        drafter.cached.prefill(self.ids, short, chunk)
+        chunk, short = self.engine.prefill_chunk, {row: num for row, num in lengths.items() if num <= drafter.context}
+        drafter.admit(self.ids, short, chunk)
+
+        def on_part(part: PromptPart) -> None:
+            if found := part.among(short):
+                drafter.read(self.ids, found)
+
+        self.models.target.prefill(self.ids, lengths, chunk, on_part if self.models.target.taps else None)
         if self.scorer:
             self.scorer.admit(self.ids, short, chunk)
         clock.lap("prefill_s")

@@ -54,7 +54,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that decides a rollout's tokens apart from the weights and the prompt."""
+    """Everything that decides a rollout's tokens apart from the weights and the prompt.
+
+    ``drafter`` is the spec of what drafted, None where the rule drafts nothing.
+    """
 
     seed: int
     rule: str
@@ -68,6 +71,7 @@ class Settings:
     context_cache: ContextCache | None = None
     stop: tuple[str, ...] = ()
     cost_ratio: float | None = None
+    drafter: str | None = "model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cospec.engine.cached_model import CachedModel
 from cospec.engine.contexts import Contexts
-from cospec.engine.drafters import Draft, ModelDrafter
+from cospec.engine.drafters import BoundDrafter, Draft, Outcome
 from cospec.engine.record import Bonus
 from cospec.engine.rules import Regions, RoundView, Rows, Rule, Verdict
 from cospec.engine.sampling import Draws, Stream, residual_rows
@@ -63,7 +63,7 @@ class Models:
     """The cached models and constants one round needs."""
 
     target: CachedModel
-    drafter: ModelDrafter
+    drafter: BoundDrafter
     vocab_size: int
     eos_ids: Tensor
     clock: Clock
@@ -187,7 +187,8 @@ def _commit(
     steps = torch.arange(padded.shape[1], device=accepted.device)
     emitted = torch.where(steps == accepted[:, None], written[:, None], padded)
     num_emitted = accepted + writes.long()
-    models.drafter.commit(contexts.lengths, draft.num_positions, accepted)
+    outcome = Outcome(contexts.lengths, draft.num_positions, accepted, num_emitted, models.target.hidden)
+    models.drafter.commit(outcome)
     models.target.cache.lengths = contexts.lengths + num_emitted - 1
     return emitted, num_emitted
 

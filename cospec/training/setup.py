@@ -91,7 +91,8 @@ def prepare_arbiter(pair: Pair, section: ArbiterSection, seed: int) -> PeftModel
         arbiter = load_arbiter(section.init, pair, trainable=True)
     else:
         lora = LoraSpec(section.lora_r, section.lora_alpha, section.lora_dropout)
-        arbiter = new_arbiter(pair.draft, "own" if section.context_cache == "own" else "shared", lora)
+        draft = pair.require_draft("training an arbiter")
+        arbiter = new_arbiter(draft, "own" if section.context_cache == "own" else "shared", lora)
     trainable_names(arbiter)
     return arbiter
 

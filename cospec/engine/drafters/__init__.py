@@ -1,5 +1,47 @@
-"""Drafters: what proposes a block."""
+"""Drafters by name: what proposes a block. A new one is one file and one entry here."""
 
-from cospec.engine.drafters.model import Draft, ModelDrafter
+from __future__ import annotations
 
-__all__ = ["Draft", "ModelDrafter"]
+from cospec.engine.drafters.base import BoundDrafter, Draft, Drafter, Outcome, RunShape, check_use
+from cospec.engine.drafters.model import BoundModelDrafter, ModelDrafter
+from cospec.engine.drafters.none import NoDrafter
+from cospec.engine.drafters.spec import DrafterInfo
+
+__all__ = [
+    "DRAFTERS",
+    "BoundDrafter",
+    "BoundModelDrafter",
+    "Draft",
+    "Drafter",
+    "DrafterInfo",
+    "ModelDrafter",
+    "NoDrafter",
+    "Outcome",
+    "RunShape",
+    "check_use",
+    "drafter_named",
+]
+
+_ALL = (
+    DrafterInfo(
+        "model",
+        "the pair's draft model",
+        "Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (arXiv 2302.01318)",
+        ModelDrafter,
+    ),
+)
+#: In the order in which docs list them.
+DRAFTERS: dict[str, DrafterInfo] = {info.name: info for info in _ALL}
+
+
+def drafter_named(spec: str) -> Drafter:
+    """The drafter of a spec, such as `ngram:max_match=4`; what it reads from files is loaded by the engine.
+
+    ValueError for a name, path or parameter that cannot be.
+    """
+    name, colon, text = spec.strip().partition(":")
+    if name not in DRAFTERS:
+        raise ValueError(f"there is no drafter {name!r}: choose one of {', '.join(DRAFTERS)}")
+    if colon and not text.strip():
+        raise ValueError(f"drafter {spec!r} ends in a colon: write {name}:param=value, or {name} alone")
+    return DRAFTERS[name].read(text)

@@ -2,47 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from cospec.engine.cached_model import CachedModel
+from cospec.engine.cached_model import CachedModel, PromptPart
 from cospec.engine.contexts import Contexts
+from cospec.engine.drafters.base import Draft, Outcome, RunShape
 from cospec.engine.sampling import Draws, Stream
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """``ids`` (B, N); ``num_positions`` (B,) are real; ``q`` (B, N, V) are the rows sampled from, None if greedy.
-
-    ``logits``, where the run keeps them, are the penalised ones of ``q``. Where the run asks for the row behind the
-    block both have N + 1 positions, and the row stands behind the last real one.
-    """
-
-    ids: Tensor
-    num_positions: Tensor
-    q: Tensor | None
-    logits: Tensor | None = None
+from cospec.pair import Pair
 
 
 class ModelDrafter:
-    """Proposes from a cached model with the same processing as the target, so that p/q is a ratio of like things.
+    """The pair's draft model, with the same processing as the target, so that p/q is a ratio of like things."""
+
+    spec = "model"
+    runs_draft_model, one_hot, costs_steps = True, False, True
+    layers: tuple[int, ...] = ()
+
+    def load(self, pair: Pair, max_drafts: int) -> None:
+        """ValueError for a pair without a draft model."""
+        pair.require_draft("drafter 'model'")
+
+    def bind(self, run: RunShape) -> BoundModelDrafter:
+        draft, limit = run.pair.require_draft("drafter 'model'"), run.pair.draft_context
+        # A region has at most 2n + 3 tokens (method section 2).
+        scratch, capacity = 2 * run.most + 3, min(run.longest, limit) + run.most + 2
+        return BoundModelDrafter(CachedModel(draft, run.num_rows, capacity, scratch, run=run.run), run)
+
+
+class BoundModelDrafter:
+    """A draft model over its cache, which an arbiter may share.
 
     ``row_behind``: the last token of a block is fed too, for the row of the token behind it; its logits are then kept.
     """
 
-    def __init__(
-        self,
-        cached: CachedModel,
-        vocab_size: int,
-        eos_ids: Tensor,
-        *,
-        keeps_logits: bool = False,
-        row_behind: bool = False,
-    ) -> None:
-        self.cached, self.vocab_size, self.eos_ids = cached, vocab_size, eos_ids
-        self.keeps_logits, self.row_behind = keeps_logits or row_behind, row_behind
+    def __init__(self, cached: CachedModel, run: RunShape) -> None:
+        self.cached, self.vocab_size, self.eos_ids = cached, run.pair.vocab_size, run.eos_ids
+        self.context = run.pair.draft_context
+        self.keeps_logits, self.row_behind = run.keeps_logits or run.row_behind, run.row_behind
+
+    def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
+        self.cached.prefill(ids, lengths, chunk)
+
+    def read(self, ids: Tensor, part: PromptPart) -> None:
+        raise AssertionError("it asks for no layers")
 
     def propose(self, contexts: Contexts, num_steps: int, draws: Draws) -> Draft:
         """Draft up to ``contexts.limits`` tokens behind each context, ``num_steps`` at most; an EOS ends a block.
@@ -73,10 +78,9 @@ class ModelDrafter:
                 counts = (limits + self.row_behind > step + 1).long()
                 logits = self.cached.append(proposed[:, step, None], counts, contexts.longest + step)
                 logits = logits[:, 0, : self.vocab_size]
-        num_positions = torch.minimum(limits, _first(torch.isin(proposed, self.eos_ids)) + 1)
         return Draft(
             proposed,
-            num_positions,
+            up_to_eos(proposed, limits, self.eos_ids),
             torch.stack(rows_q, 1) if rows_q else None,
             torch.stack(kept, 1) if kept else None,
         )
@@ -94,18 +98,22 @@ class ModelDrafter:
         last = (counts - 1).clamp_min(0)
         return logits[torch.arange(len(ids), device=ids.device), last, : self.vocab_size]
 
-    def commit(self, lengths: Tensor, drafted: Tensor, accepted: Tensor) -> None:
-        """Roll the cache back to what is committed; ``lengths`` (B,) are those before the round.
+    def commit(self, outcome: Outcome) -> None:
+        """Roll the cache back to what is committed.
 
-        A row whose block held ``drafted`` tokens has all but the last of them in the cache, that one too with the row
-        behind it, of which ``accepted`` stay; its newest committed token is left out, as it is the next round's first
-        input.
+        A row whose block held n tokens has all but the last of them in the cache, that one too with the row behind it,
+        of which the accepted ones stay; its newest committed token is left out, as it is the next round's first input.
         """
-        kept = torch.minimum(accepted, drafted - 1 + self.row_behind)
-        self.cached.cache.lengths = torch.where(drafted > 0, lengths + kept, self.cached.cache.lengths)
+        drafted = outcome.num_drafted
+        kept = outcome.lengths + torch.minimum(outcome.accepted, drafted - 1 + self.row_behind)
+        self.cached.cache.lengths = torch.where(drafted > 0, kept, self.cached.cache.lengths)
+
+    def select_rows(self, rows: Tensor) -> None:
+        self.cached.cache.select_rows(rows)
 
 
-def _first(flags: Tensor) -> Tensor:
-    """Index of the first True in each row of (B, N), N if there is none."""
-    padded = torch.cat([flags, torch.ones_like(flags[:, :1])], dim=1)
-    return padded.int().argmax(1)
+def up_to_eos(proposed: Tensor, num_positions: Tensor, eos_ids: Tensor) -> Tensor:
+    """``num_positions`` (B,) of ``proposed`` (B, N), cut behind the first EOS."""
+    ends = torch.isin(proposed, eos_ids)
+    first = torch.cat([ends, torch.ones_like(ends[:, :1])], dim=1).int().argmax(1)
+    return torch.minimum(num_positions, first + 1)

@@ -79,7 +79,8 @@ class OurContender:
 def pair_timer(pair: Pair) -> ForwardTimer:
     """A timer of both models."""
     timer = ForwardTimer(pair.device)
-    timer.watch("draft", pair.draft)
+    if pair.draft is not None:
+        timer.watch("draft", pair.draft)
     timer.watch("target", pair.target)
     return timer
 

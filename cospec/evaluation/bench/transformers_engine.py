@@ -116,9 +116,10 @@ def padding_id(pair: Pair, work: Workload) -> int:
 @contextmanager
 def neutral_configs(pair: Pair, num_draft_tokens: int) -> Iterator[None]:
     """Both models' own generation configs out of the way, the draft as an assistant with blocks of a fixed length."""
-    before = pair.draft.generation_config, pair.target.generation_config
+    draft = pair.require_draft("assisted generation")
+    before = draft.generation_config, pair.target.generation_config
     pair.target.generation_config = GenerationConfig()
-    pair.draft.generation_config = GenerationConfig(
+    draft.generation_config = GenerationConfig(
         num_assistant_tokens=num_draft_tokens,
         num_assistant_tokens_schedule="constant",
         assistant_confidence_threshold=0.0,
@@ -126,12 +127,13 @@ def neutral_configs(pair: Pair, num_draft_tokens: int) -> Iterator[None]:
     try:
         yield
     finally:
-        pair.draft.generation_config, pair.target.generation_config = before
+        draft.generation_config, pair.target.generation_config = before
 
 
 def assisted_refusal(pair: Pair) -> str | None:
     """Why transformers cannot assist with this pair's draft, if it cannot."""
-    sizes = [model.config.get_text_config().vocab_size for model in (pair.draft, pair.target)]
+    models = pair.require_draft("assisted generation"), pair.target
+    sizes = [model.config.get_text_config().vocab_size for model in models]
     if sizes[0] == sizes[1]:
         return None
     return (

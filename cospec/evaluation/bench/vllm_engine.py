@@ -43,7 +43,7 @@ def vllm_version(python: Path) -> str:
 
 def check_models(spec: PairSpec) -> None:
     """ValueError for a pair that vLLM cannot be given as it is."""
-    for role, model in (("draft", spec.draft), ("target", spec.target)):
+    for role, model in spec.models.items():
         if "gguf_file" in model.source()[1] or model.quantization:
             raise ValueError(
                 f"--vllm-python needs models in their own format, and the {role} is a GGUF file or quantized on "
@@ -162,7 +162,7 @@ def vllm_engines(
     options = {**_options(pair, work, batches), **extra}
     speculation = {
         "method": "draft_model",
-        "model": pair.spec.draft.source()[0],
+        "model": pair.spec.models["draft"].source()[0],
         "num_speculative_tokens": work.num_draft_tokens,
     }
     environment = _environment(pair)

@@ -138,8 +138,7 @@ class CospecLM(TemplateLM):
         sums = self._sums
         return {
             "cospec": {
-                "draft": self.pair.spec.draft.path,
-                "target": self.pair.spec.target.path,
+                **{role: model.path for role, model in self.pair.spec.models.items()},
                 "rule": self.rule_name,
                 "num_draft_tokens": self.num_draft_tokens,
                 "bonus": self.bonus or self.rule.default_bonus,

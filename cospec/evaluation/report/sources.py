@@ -88,7 +88,7 @@ def _from_config(config: Path) -> PairSpec | None:
 
 def _from_record(recorded: Mapping[str, Any]) -> PairSpec:
     try:
-        models = {role: ModelSpec(**recorded[role]) for role in ("draft", "target")}
+        models = {role: recorded[role] and ModelSpec(**recorded[role]) for role in ("draft", "target")}
         return PairSpec(**(dict(recorded) | models))
     except (KeyError, TypeError) as error:
         raise ValueError(f"the settings name a pair of another version ({error})") from error
