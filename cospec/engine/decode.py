@@ -204,7 +204,7 @@ class _Batch:
             eos_ids=eos_ids,
             run=engine._pass,
             keeps_logits=engine.rule.needs_draft_logits,
-            row_behind=engine.settings.bonus == "rule",
+            row_behind=engine.settings.bonus == "rule" and engine.rule.own_bonus_reads_draft,
         )
 
     def _settings(self, request: Request) -> Settings:

@@ -119,6 +119,10 @@ def processed_rows(logits: Tensor, sampling: Sampling) -> Tensor:
 
 def residual_rows(p: Tensor, q: Tensor) -> Tensor:
     """``norm([p - q]_+)`` (..., V) (Leviathan et al. 2023); where rounding leaves no mass, p itself."""
-    excess = (p - q).clamp_min(0.0)
+    return normalised((p - q).clamp_min(0.0), p)
+
+
+def normalised(excess: Tensor, instead: Tensor) -> Tensor:
+    """``excess`` (..., V) divided by its mass; ``instead`` where there is none."""
     mass = excess.sum(-1, keepdim=True)
-    return torch.where(mass > 0, excess / mass.clamp_min(torch.finfo(excess.dtype).tiny), p)
+    return torch.where(mass > 0, excess / mass.clamp_min(torch.finfo(excess.dtype).tiny), instead)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cospec.engine.rules import arbiter, constant, fixed, proposal
+from cospec.engine.rules import arbiter, cascades, constant, fixed, fuzzy, gates, mentored, proposal, windowed
 from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer
 from cospec.engine.rules.base import Regions, RoundView, Rule, Verdict
 from cospec.engine.rules.rows import Rows
@@ -10,7 +10,9 @@ from cospec.engine.rules.spec import Parameter, RuleInfo, check_bonus, rule_of, 
 
 #: All there is to know of every rule, by name.
 RULES: dict[str, RuleInfo] = {
-    info.name: info for family in (constant, proposal, fixed, arbiter) for info in family.INFOS
+    info.name: info
+    for family in (constant, proposal, mentored, fixed, fuzzy, cascades, gates, windowed, arbiter)
+    for info in family.INFOS
 }
 
 __all__ = [

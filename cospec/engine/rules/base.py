@@ -57,6 +57,11 @@ class RoundView:
         return self.valid & ~self.match
 
     @property
+    def drafted_p(self) -> Tensor:
+        """The target's rows (B, N, V) at the drafts' positions."""
+        return self.rows.p[:, : self.valid.shape[1]]
+
+    @property
     def drafted_q(self) -> Tensor:
         """The rows (B, N, V) the drafts were drawn from."""
         return self.rows.q[:, : self.valid.shape[1]]
@@ -86,6 +91,8 @@ class Rule(ABC):
     drafts: bool = True
     #: Whether it has a law of its own for the bonus token (`bonus: rule`), which takes one more pass of the drafter.
     has_own_bonus: ClassVar[bool] = False
+    #: Whether that law reads the drafter's row behind the block.
+    own_bonus_reads_draft: ClassVar[bool] = True
     #: Whether it cannot do without the drafter's distribution, as with a drafter that only copies.
     needs_distribution: ClassVar[bool] = False
 
@@ -120,7 +127,8 @@ class Rule(ABC):
 
     def check_drafter(self, bonus: Bonus, *, one_hot: bool) -> None:
         """ValueError for a drafter without a distribution (``one_hot``) where the rule or its bonus needs one."""
-        if one_hot and (self.needs_distribution or bonus == "rule"):
+        reads_row = bonus == "rule" and self.own_bonus_reads_draft
+        if one_hot and (self.needs_distribution or reads_row):
             what = "" if self.needs_distribution else " with bonus 'rule'"
             raise ValueError(
                 f"rule {self.spec!r}{what} needs the drafter's distribution, and this drafter has none: choose the "

@@ -1,4 +1,4 @@
-"""Rules with one row pi in place of p, which does not depend on the proposed token: ensemble.
+"""Rules with one row pi in place of p, which does not depend on the proposed token: ensemble, contrastive.
 
 Their one-step law is pi and their acceptance 1 - TV(q, pi). The law of the whole text is the product of pi's rows only
 where the bonus token is drawn from pi too (`bonus: rule`).
@@ -6,16 +6,18 @@ where the bonus token is drawn from pi too (`bonus: rule`).
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.ratio import at_drafts, ratio_verdict
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import Parameter, ParametricRule, RuleInfo
-from cospec.engine.sampling import residual_rows
+from cospec.engine.sampling import normalised
 
 
 class FixedRule(ParametricRule):
@@ -27,15 +29,16 @@ class FixedRule(ParametricRule):
     def law(self, rows: Rows, num: int) -> Tensor:
         """pi (B, num, V) at the first ``num`` positions."""
 
-    def residual(self, law: Tensor, p: Tensor, q: Tensor) -> Tensor:
-        """``norm([pi - q]+)``, all (B, N, V)."""
-        return residual_rows(law, q)
+    def excess(self, law: Tensor, rows: Rows, num: int) -> Tensor:
+        """[pi - q]+ (B, num, V), up to a factor."""
+        return (law - rows.q[:, :num]).clamp_min(0.0)
 
     def decide(self, view: RoundView) -> Verdict:
         num = view.regions.draft_ids.shape[1]
         own_bonus = view.own_bonus and num > 0
         law = self.law(view.rows, num + own_bonus)
-        residual = self.residual(law[:, :num], view.rows.p[:, :num], view.drafted_q)
+        drafted = law[:, :num]
+        residual = normalised(self.excess(drafted, view.rows, num), drafted)
         return ratio_verdict(view, at_drafts(law, view), residual, law if own_bonus else None)
 
 
@@ -53,9 +56,45 @@ class Ensemble(FixedRule):
     def law(self, rows: Rows, num: int) -> Tensor:
         return self.weight * rows.p[:, :num] + (1.0 - self.weight) * rows.q[:, :num]
 
-    def residual(self, law: Tensor, p: Tensor, q: Tensor) -> Tensor:
-        # [pi - q]+ is weight [p - q]+: the same row, without the rounding of the mixture.
-        return residual_rows(p, q)
+    def excess(self, law: Tensor, rows: Rows, num: int) -> Tensor:
+        # [pi - q]+ is weight [p - q]+: without the rounding of the mixture.
+        return (rows.p[:, :num] - rows.q[:, :num]).clamp_min(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Contrastive(FixedRule):
+    """The target's logits pushed away from the drafter's."""
+
+    beta: float
+    alpha: float
+    name = "contrastive"
+    default_bonus = "rule"
+    needs_distribution = True
+
+    @property
+    def greedy(self) -> Greedy:
+        return "gate" if self.alpha > 0 else "refused"
+
+    def greedy_remedy(self) -> str:
+        return "set alpha above 0 (the paper's gate), or "
+
+    @property
+    def needs_draft_logits(self) -> bool:
+        return True
+
+    def law(self, rows: Rows, num: int) -> Tensor:
+        target, draft = rows.logits[:, :num], rows.draft_logits[:, :num]
+        scores = (1.0 + self.beta) * target - self.beta * draft
+        # Greedy rows have no temperature to divide by: their gate is at temperature 1.
+        tempered = rows.sampling.tempered(target)
+        allowed = (
+            tempered >= tempered.amax(-1, keepdim=True) + math.log(self.alpha)
+            if self.alpha > 0
+            else rows.p[:, :num] > 0
+        )
+        scores = rows.sampling.tempered(scores).masked_fill(~allowed, -torch.inf)
+        best = torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1]).float()
+        return torch.where(rows.greedy, best, scores.softmax(-1))
 
 
 INFOS = (
@@ -80,5 +119,36 @@ INFOS = (
         ),
         strict_point="ensemble:weight=1",
         relaxed_point="weight=0",
+    ),
+    RuleInfo(
+        name="contrastive",
+        summary="Speculative contrastive decoding: pushes the target away from the drafter: for better text.",
+        formula="pi ~ exp(((1 + beta) z_p - beta z_q) / T) on the target's support; alpha > 0: where p >= alpha max p",
+        source="Yuan et al., ACL 2024 (2311.08981)",
+        greedy="refused with alpha = 0, whose gate holds the argmax alone; alpha > 0: argmax of the contrastive score "
+        "where p >= alpha max p at temperature 1",
+        drafters="drafters with logits; the bonus costs one more draft step a round",
+        make=Contrastive,
+        parameters=(
+            Parameter(
+                "beta",
+                0.5,
+                "how far the target is pushed; acceptance usually falls with it",
+                "survey's grid (2607.08690)",
+                low=0.0,
+                open_high=True,
+                grid=(0.1, 0.5, 1.0),
+            ),
+            Parameter(
+                "alpha",
+                0.0,
+                "0: all tokens the target's sampling leaves; else those of at least this share of its best",
+                "survey's gate",
+                low=0.0,
+                high=1.0,
+            ),
+        ),
+        strict_point="contrastive:beta=0",
+        leans_on_draft=True,
     ),
 )

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
+from cospec.engine.rules.gated import GateRows, rows_parameter
 from cospec.engine.rules.ratio import at_drafts, ratio_verdict
 from cospec.engine.rules.spec import Parameter, ParametricRule, RuleInfo
 from cospec.engine.sampling import residual_rows
@@ -37,6 +39,38 @@ class Cactus(ParametricRule):
         scale = ((1.0 - raised) / (1.0 - p_x)).where(p_x < 1.0, 1.0)
         rows = view.rows.p[:, : p_x.shape[1]] * scale[..., None]
         return rows.scatter(2, view.regions.draft_ids[..., None], raised[..., None])
+
+
+@dataclass(frozen=True, slots=True)
+class Lenience(ParametricRule):
+    """The target's probability counts for more than it is."""
+
+    alpha: float
+    name = "lenience"
+
+    @property
+    def greedy(self) -> Greedy:
+        return "strict"
+
+    def decide(self, view: RoundView) -> Verdict:
+        raised = (at_drafts(view.rows.p, view) / (1.0 - self.alpha)).clamp_max(1.0)
+        return ratio_verdict(view, raised, residual_rows(view.drafted_p, view.drafted_q))
+
+
+@dataclass(frozen=True, slots=True)
+class TokLt(GateRows, ParametricRule):
+    """Tokens close to the target's best are accepted for sure, others by the strict test."""
+
+    alpha: float
+    rows: str
+    name = "tok_lt"
+    gate_reads_draft = False
+
+    def decide(self, view: RoundView) -> Verdict:
+        gate_p = self.gate_p(view.rows, view.valid.shape[1])
+        close = at_drafts(gate_p, view) >= (1.0 - self.alpha) * gate_p.amax(-1)
+        share = at_drafts(view.rows.p, view).masked_fill(close, torch.inf)
+        return ratio_verdict(view, share, residual_rows(view.drafted_p, view.drafted_q))
 
 
 def raised_share(p: Tensor, delta: float) -> Tensor:
@@ -67,5 +101,50 @@ INFOS = (
         ),
         strict_point="cactus:delta=0",
         relaxed_point="delta to infinity, on the support of p",
+    ),
+    RuleInfo(
+        name="lenience",
+        summary="The target's probability counts 1 / (1 - alpha) times (mentored decoding with beta = 1, lossy SPEED).",
+        formula="accept with min(1, p / ((1 - alpha) q)), else y ~ norm([p - q]+)",
+        source="Leviathan et al. 2023 (2211.17192), A.5; survey eq. 9 (2607.08690)",
+        greedy="strict: p is 0 or 1",
+        drafters="any; also one-hot",
+        make=Lenience,
+        parameters=(
+            Parameter(
+                "alpha",
+                0.3,
+                "bound of the total variation to p",
+                "survey's grid",
+                low=0.0,
+                high=1.0,
+                open_high=True,
+                grid=(0.3, 0.7, 0.95),
+            ),
+        ),
+        strict_point="lenience:alpha=0",
+        relaxed_point="alpha to 1, on the support of p",
+    ),
+    RuleInfo(
+        name="tok_lt",
+        summary="Accepts what is close to the target's best, and tests the rest as strict does.",
+        formula="accept if p(x) >= (1 - alpha) max p, else as strict",
+        source="third-party replication of the survey",
+        greedy="gate: the draft's token is accepted iff it is close to the target's best at temperature 1",
+        drafters="any; also one-hot",
+        make=TokLt,
+        parameters=(
+            Parameter(
+                "alpha",
+                0.15,
+                "relative margin below the target's best",
+                "the replication's safe value",
+                high=1.0,
+                grid=(0.05, 0.15, 0.3),
+            ),
+            rows_parameter("raw", "ours, as for cascade_v3"),
+        ),
+        strict_point="tok_lt:alpha=-1",
+        relaxed_point="alpha=1",
     ),
 )

@@ -28,11 +28,11 @@ def ratio_verdict(view: RoundView, at_draft: Tensor, residual: Tensor, bonus: Te
     shares = (at_draft / at_drafts(view.rows.q, view)).clamp_max(1.0)
     columns = [view.draws.bernoulli(shares[:, i], view.keys, Stream.ACCEPT, i) for i in range(shares.shape[1])]
     accept = torch.stack(columns, 1) if columns else view.valid
-    replacement_ids, bonus_ids = _drawn(view, residual, bonus)
+    replacement_ids, bonus_ids = drawn(view, residual, bonus)
     return Verdict(accept, shares, replacement_ids, bonus_ids)
 
 
-def _drawn(view: RoundView, residual: Tensor, bonus: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def drawn(view: RoundView, residual: Tensor, bonus: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """One token of every residual (B, N), and one behind each block (B,)."""
     num, width = view.regions.num_positions, residual.shape[1]
     columns = []

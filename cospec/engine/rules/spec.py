@@ -138,7 +138,7 @@ class RuleInfo:
 class ParametricRule(Rule):
     """A published rule whose dataclass fields are its parameters; `rule_named` checks their ranges."""
 
-    default_bonus = "target"
+    default_bonus: Bonus = "target"
 
     @property
     def spec(self) -> str:

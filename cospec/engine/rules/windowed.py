@@ -1,0 +1,98 @@
+"""Rules that look at a window of positions: fly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cospec.engine.record import Sampling
+from cospec.engine.rules.base import Greedy, RoundView, Verdict
+from cospec.engine.rules.gated import entropy
+from cospec.engine.rules.ratio import at_drafts
+from cospec.engine.rules.spec import Parameter, ParametricRule, RuleInfo
+
+#: Tokens that the published code and vLLM sum the entropy over.
+_TOP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fly(ParametricRule):
+    """Keeps a mismatch where the target is undecided and goes along with the draft afterwards."""
+
+    window: int
+    theta: float
+    variant: str
+    name = "fly"
+
+    @property
+    def greedy(self) -> Greedy:
+        return "gate"
+
+    def decide(self, view: RoundView) -> Verdict:
+        keep = view.mismatch & self._undecided(view) & self._clean(view)
+        if not view.rows.sampling.greedy:
+            # A token that sampling excludes stays out; a greedy row excludes all but one.
+            keep &= (at_drafts(view.rows.p, view) > 0) | view.rows.greedy[:, :, 0]
+        return Verdict(view.match | keep, keep.float())
+
+    def _undecided(self, view: RoundView) -> Tensor:
+        """(B, N): the target's entropy at temperature 1 is at least theta."""
+        p = view.rows.raw_p[:, : view.valid.shape[1]]
+        if self.variant == "paper":
+            return entropy(p) / math.log(p.shape[-1]) >= self.theta
+        return entropy(p.topk(min(_TOP, p.shape[-1]), dim=-1).values) >= self.theta
+
+    def _clean(self, view: RoundView) -> Tensor:
+        """(B, N): the window fits into the block, and none of its positions is a mismatch."""
+        width = view.valid.shape[1]
+        places = torch.arange(1, width + 1, device=view.valid.device)
+        before = torch.nn.functional.pad(view.mismatch.long().cumsum(1), (1, 0))
+        num_followers = max(0, self.window - (self.variant == "code"))
+        behind = before[:, (places + num_followers).clamp_max(width)] - before[:, places]
+        return (behind == 0) & (places + self.window <= view.regions.num_positions[:, None])
+
+    def notes(self, sampling: Sampling, num_positions: int, *, one_hot: bool) -> Iterable[str]:
+        if self.window >= num_positions:
+            yield (
+                f"rule {self.spec!r} decides exactly as strict does: no position of a block of {num_positions} has a "
+                f"window of {self.window} behind it; draft more tokens, or set a smaller window"
+            )
+
+
+INFOS = (
+    RuleInfo(
+        name="fly",
+        summary="Keeps a mismatch where the target is undecided and the next tokens match.",
+        formula="keep a mismatch at j iff H(p_j) / ln V >= theta, no mismatch at j+1..j+window, j+window <= n",
+        source="Li et al., ICLR 2026 (2511.22972); vLLM",
+        greedy="gate: entropies are of the target's probabilities at temperature 1; a rejection writes argmax p",
+        drafters="any; also one-hot. The block must be longer than the window",
+        make=Fly,
+        parameters=(
+            Parameter(
+                "window",
+                6,
+                "positions behind a kept mismatch that must match; barred at the block's end",
+                "paper",
+                kind="int",
+                low=0,
+                grid=(4, 2, 1),
+            ),
+            Parameter("theta", 0.3, "least entropy of the target, as the variant measures it", "paper", low=0.0),
+            Parameter(
+                "variant",
+                "paper",
+                "paper: whole entropy by ln V; vllm: nats over the 3 likeliest tokens; code: so too, one follower less",
+                "the authors' paper and code differ",
+                kind="choice",
+                choices=("paper", "code", "vllm"),
+            ),
+        ),
+        strict_point="fly:theta=inf",
+        relaxed_point="window=0, theta=0, on the support of p",
+    ),
+)

@@ -1,0 +1,426 @@
+"""The law of every relaxed rule by exact enumeration of one position: rows of 2 to 9 tokens with zeros, no noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from rule_views import OneStep, divergence, one_step, pairs, variation
+from torch import Tensor
+
+from cospec.engine.record import Sampling
+from cospec.engine.rules import RULES, rule_named
+from cospec.engine.rules.fixed import FixedRule
+from cospec.engine.rules.proposal import raised_share
+
+SIZES = (2, 3, 5, 9)
+EXACT = {"atol": 3e-6, "rtol": 0}
+LN2 = math.log(2)
+
+
+def js(p: Tensor, q: Tensor) -> Tensor:
+    middle = (p + q) / 2
+    return (divergence(p, middle) + divergence(q, middle)) / 2
+
+
+def by_row(gate: Tensor, p: Tensor, q: Tensor) -> Tensor:
+    """q where the gate passes, else p."""
+    return torch.where(gate[:, None], q, p)
+
+
+def by_token(accepted: Tensor, p: Tensor, q: Tensor) -> Tensor:
+    taken = torch.where(accepted, q, 0.0)
+    return taken + (1 - taken.sum(-1, keepdim=True)) * p
+
+
+def top(rows: Tensor) -> Tensor:
+    return rows.amax(-1)
+
+
+#: pi of every rule that has one, from rules' definitions; rows are at temperature 1 and unprocessed.
+LAWS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "ensemble:weight=0.7": lambda p, q: 0.7 * p + 0.3 * q,
+    "r_fuzzy:threshold=0.2": lambda p, q: by_row(js(p, q) <= 0.2, p, q),
+    "r_fuzzy:threshold=0.4,rows=raw": lambda p, q: by_row(js(p, q) <= 0.4, p, q),
+    "cascade_chow:alpha=0.4": lambda p, q: by_row(top(q) >= 0.6, p, q),
+    "cascade_diff:alpha=0.1": lambda p, q: by_row(top(q) >= top(p) - 0.1, p, q),
+    "cascade_opt:alpha=-0.2": lambda p, q: by_row(top(q) >= top(p) + 0.2 * variation(p, q), p, q),
+    "cascade_opt:alpha=0.3,rows=processed": lambda p, q: by_row(top(q) >= top(p) - 0.3 * variation(p, q), p, q),
+    "cascade_v1:alpha=0.2": lambda p, q: by_token(q >= top(p)[:, None] - 0.2, p, q),
+    "cascade_v2:alpha=0.2": lambda p, q: by_token(p >= top(p)[:, None] - 0.2, p, q),
+    "cascade_v3:alpha=0.35": lambda p, q: by_token(p >= 0.65 * top(p)[:, None], p, q),
+    "cascade_v3:alpha=0": lambda p, q: by_token(p >= top(p)[:, None], p, q),
+}
+
+
+@pytest.mark.parametrize("spec", LAWS)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_one_step_law_is_pi_and_acceptance_its_overlap_with_q(spec: str, size: int) -> None:
+    """Groups 1 and 2."""
+    step = one_step(spec, *pairs(size))
+    # Pi of the rows in use: a gate next to its threshold must not fall otherwise by float32's rounding.
+    law = LAWS[spec](step.p, step.q)
+    assert (law >= -1e-6).all()
+    torch.testing.assert_close(law.sum(-1), torch.ones(len(law), dtype=torch.float64), **EXACT)
+    torch.testing.assert_close(step.law, law, **EXACT)
+    torch.testing.assert_close(step.acceptance, 1 - variation(step.q, law), **EXACT)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("beta", [0.1, 0.5, 1.0])
+def test_contrastive_is_a_product_of_powers_on_its_gate(size: int, beta: float) -> None:
+    p, q = pairs(size, zeros=False)
+    for spec, gate in (
+        (f"contrastive:beta={beta}", torch.ones_like(p, dtype=torch.bool)),
+        (f"contrastive:beta={beta},alpha=0.3", p >= 0.3 * top(p)[:, None]),
+    ):
+        weights = torch.where(gate, p ** (1 + beta) * q**-beta, 0.0)
+        law = weights / weights.sum(-1, keepdim=True)
+        step = one_step(spec, p, q)
+        torch.testing.assert_close(step.law, law, atol=1e-5, rtol=0)
+        torch.testing.assert_close(step.acceptance, 1 - variation(step.q, law), atol=1e-5, rtol=0)
+    # The survey's gate is what top-k leaves of the target.
+    step = one_step(f"contrastive:beta={beta}", p, q, sampling=Sampling(1.0, top_k=2))
+    gate = p >= p.sort(-1, descending=True).values[:, 1:2]
+    weights = torch.where(gate, p ** (1 + beta) * q**-beta, 0.0)
+    torch.testing.assert_close(step.law, weights / weights.sum(-1, keepdim=True), atol=1e-5, rtol=0)
+    assert (step.law[step.p == 0] == 0).all()
+
+
+# ---- proposal-dependent ------------------------------------------------------------------------------------------
+
+
+def raised_law(p: Tensor, q: Tensor, gamma: Tensor) -> Tensor:
+    """CACTUS' law, draft by draft."""
+    law = torch.minimum(q, gamma)
+    for x in range(p.shape[-1]):
+        rest = torch.where(p[:, x] < 1, (1 - gamma[:, x]) / (1 - p[:, x]), 1.0)
+        h = p * rest[:, None]
+        h[:, x] = gamma[:, x]
+        excess = (h - q).clamp_min(0)
+        mass = excess.sum(-1, keepdim=True)
+        law += (q - gamma)[:, x].clamp_min(0)[:, None] * torch.where(mass > 0, excess / mass, p)
+    return law
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("delta", [0.0, 0.1, 0.75, 10.0])
+def test_cactus_has_its_closed_form(size: int, delta: float) -> None:
+    """Groups 3, 6 and 7."""
+    step = one_step(f"cactus:delta={delta}", *pairs(size))
+    p, q = step.p, step.q
+    gamma = torch.clamp(p + (2 * delta * p * (1 - p).clamp_min(0)).sqrt(), max=1.0)
+    torch.testing.assert_close(raised_share(p, delta), gamma)
+    assert (gamma >= p).all()
+    torch.testing.assert_close(step.law, raised_law(p, q, gamma), atol=3e-5, rtol=0)
+    torch.testing.assert_close(step.acceptance, torch.minimum(q, gamma).sum(-1), atol=3e-5, rtol=0)
+    formula = torch.where(q > p, torch.minimum(q, gamma) - p, 0.0).sum(-1)
+    torch.testing.assert_close(variation(step.law, p), formula, atol=3e-5, rtol=0)
+    assert (step.law[p == 0] <= 3e-6).all()
+    # KL(H_x || p) keeps within the budget where gamma is at most a half, and need not beyond.
+    kl = gamma * (gamma / p).log() + torch.xlogy(1 - gamma, (1 - gamma) / (1 - p))
+    assert (kl[(gamma <= 0.5) & (p > 0)] <= delta + 1e-9).all()
+    beyond = raised_share(torch.tensor(0.8, dtype=torch.float64), 0.1)
+    assert beyond * (beyond / 0.8).log() + (1 - beyond) * ((1 - beyond) / 0.2).log() > 0.14
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.7, 0.95])
+def test_lenience_has_its_closed_form_and_bounds(size: int, alpha: float) -> None:
+    """Groups 3, 6 and 7."""
+    step = one_step(f"lenience:alpha={alpha}", *pairs(size))
+    p, q = step.p, step.q
+    raised = p / (1 - alpha)
+    accept = torch.minimum(q, raised).sum(-1)
+    excess = (p - q).clamp_min(0)
+    law = torch.minimum(q, raised) + ((1 - accept) / excess.sum(-1).clamp_min(1e-12))[:, None] * excess
+    torch.testing.assert_close(step.acceptance, accept, **EXACT)
+    torch.testing.assert_close(step.law, law, **EXACT)
+    distance = variation(step.law, p)
+    torch.testing.assert_close(distance, torch.where(q > p, torch.minimum(q, raised) - p, 0.0).sum(-1), **EXACT)
+    assert (step.law <= raised + 3e-6).all()
+    assert (distance <= torch.minimum(torch.tensor(alpha), variation(p, q)) + 3e-6).all()
+    assert (step.law[p == 0] <= 3e-6).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_tok_lt_accepts_the_head_for_sure_and_the_rest_strictly(size: int) -> None:
+    step = one_step("tok_lt:alpha=0.4", *pairs(size))
+    head = step.p >= 0.6 * top(step.p)[:, None]
+    # Up to rounding: an entry next to the border may fall either way.
+    clear = ((step.p - 0.6 * top(step.p)[:, None]).abs() > 1e-6) & (step.q > 0)
+    strict = (step.p / step.q).clamp_max(1)
+    expected = torch.where(head, 1.0, strict)
+    torch.testing.assert_close(step.accept[clear], expected[clear], atol=1e-5, rtol=0)
+    assert one_step("tok_lt:alpha=1", *pairs(size)).accept.min() == 1
+
+
+# ---- bounds, limits ----------------------------------------------------------------------------------------------
+
+
+def test_bounds_of_ensemble_and_token_cascades() -> None:
+    """Group 6."""
+    for size in SIZES:
+        p, q = pairs(size, seed=1)
+        for weight in (0.0, 0.4, 0.9, 1.0):
+            step = one_step(f"ensemble:weight={weight}", p, q)
+            torch.testing.assert_close(variation(step.law, step.p), (1 - weight) * variation(step.p, step.q), **EXACT)
+            torch.testing.assert_close(step.acceptance, 1 - weight * variation(step.p, step.q), **EXACT)
+        for spec in ("cascade_v1:alpha=0.3", "cascade_v2:alpha=0.3", "cascade_v3:alpha=0.3"):
+            step = one_step(spec, p, q)
+            accepted = {
+                "cascade_v1": step.q >= top(step.p)[:, None] - 0.3,
+                "cascade_v2": step.p >= top(step.p)[:, None] - 0.3,
+                "cascade_v3": step.p >= 0.7 * top(step.p)[:, None],
+            }[spec.partition(":")[0]]
+            share = torch.where(accepted, step.q, 0.0).sum(-1)
+            assert (variation(step.law, step.p) <= share + 3e-6).all()
+            assert (step.acceptance >= share - 3e-6).all()
+
+
+STRICT_POINTS = [info.strict_point for info in RULES.values() if info.strict_point and info.parameters]
+
+
+@pytest.mark.parametrize("spec", [spec for spec in STRICT_POINTS if not spec.startswith("fly")])
+def test_at_its_strict_point_a_rule_decides_with_stricts_own_numbers(spec: str) -> None:
+    """Group 4, rows: accept shares and residuals are those of p to the last bit."""
+    for size in SIZES:
+        for sampling in (Sampling(1.0), Sampling(0.7, top_k=3), Sampling(1.3, top_p=0.8)):
+            p, q = pairs(size, num=20, seed=2)
+            found, strict = (one_step(each, p, q, sampling=sampling) for each in (spec, "ensemble:weight=1"))
+            assert torch.equal(found.accept[found.q > 0], strict.accept[strict.q > 0])
+            rejects = (strict.accept < 1) & (strict.q > 0)
+            assert torch.equal(found.residual[rejects], strict.residual[rejects])
+            torch.testing.assert_close(strict.law, strict.p, **EXACT)
+
+
+def test_every_rule_with_a_limit_states_it() -> None:
+    without = {info.name for info in RULES.values() if info.strict_point is None}
+    assert without == {"always", "arbiter", "fuzzy", "typical", "top_k", "trt_relaxed", "aasd"}
+
+
+def test_what_is_said_to_be_strict_and_is_not() -> None:
+    """Group 4, negative: V3 at alpha 0 sharpens, and fuzzy at threshold 0 never accepts."""
+    p, q = torch.tensor([[0.6, 0.3, 0.1]]), torch.tensor([[0.5, 0.1, 0.4]])
+    sharpened = one_step("cascade_v3:alpha=0", p, q)
+    assert variation(sharpened.law, sharpened.p).item() > 0.1
+    fuzzy, strict = one_step("fuzzy:threshold=0", p, q), one_step("ensemble:weight=1", p, q)
+    torch.testing.assert_close(fuzzy.law, fuzzy.p, **EXACT)
+    assert fuzzy.acceptance.item() == 0 < strict.acceptance.item()
+
+
+ALWAYS = (
+    "ensemble:weight=0",
+    "cascade_opt:alpha=inf",
+    "cascade_chow:alpha=1",
+    "cascade_diff:alpha=1",
+    "cascade_v1:alpha=1",
+    "cascade_v2:alpha=1",
+    "cascade_v3:alpha=1",
+    "r_fuzzy:threshold=0.7",
+    "fuzzy:threshold=0.7",
+    "tok_lt:alpha=1",
+)
+
+
+@pytest.mark.parametrize("spec", ALWAYS)
+def test_at_its_other_end_a_rule_accepts_everything(spec: str) -> None:
+    """Group 5."""
+    for size in SIZES:
+        p, q = pairs(size)
+        found = one_step(spec, p, q)
+        assert (found.accept[found.q > 0] == 1).all()
+
+
+def test_lenience_and_cactus_accept_everything_on_the_targets_support_alone() -> None:
+    """Groups 5 and 7."""
+    for size in SIZES[1:]:
+        for spec in ("lenience:alpha=0.99999999", "cactus:delta=1e12"):
+            step = one_step(spec, *pairs(size))
+            likely = (step.q > 0) & (step.p > 1e-6)
+            assert (step.accept[likely] == 1).all()
+            outside = (step.q > 0) & (step.p == 0)
+            assert outside.any()
+            assert (step.accept[outside] == 0).all()
+
+
+def test_who_can_write_what_the_target_excludes() -> None:
+    """Group 7: token 2 is likely for the drafter and cut from the target by top-k."""
+    p, q = torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([[0.1, 0.2, 0.7]])
+    sampling = Sampling(1.0, top_k=2)
+
+    def outside(spec: str) -> float:
+        view = one_step(spec, p, q, sampling=sampling)
+        assert view.p[0, 2] == 0
+        return float(view.q[0, 2] * view.accept[0, 2] + (view.q[0] * (1 - view.accept[0])) @ view.residual[0, :, 2])
+
+    # The drafter's own top-k keeps tokens 1 and 2.
+    for spec in ("cactus", "lenience", "mentored", "contrastive", "cactus:delta=10", "lenience:alpha=0.95"):
+        assert outside(spec) == 0, spec
+    for spec in ("ensemble", "r_fuzzy:threshold=0.69", "cascade_opt:alpha=0", "cascade_v3:alpha=0.7"):
+        assert outside(spec) > 0, spec
+
+
+RESIDUAL_RULES = [
+    *LAWS,
+    "cactus",
+    "lenience",
+    "tok_lt",
+    "mentored",
+    "mentored:form=optimal",
+    "contrastive",
+]
+
+
+@pytest.mark.parametrize("spec", RESIDUAL_RULES)
+def test_a_rejection_never_writes_the_rejected_token_and_always_has_something_to_write(spec: str) -> None:
+    """Group 8."""
+    for size in SIZES:
+        step = one_step(spec, *pairs(size, seed=3, zeros=spec != "contrastive"))
+        rejects = (step.q > 0) & (step.accept < 1 - 1e-6)
+        assert rejects.any()
+        itself = step.residual.diagonal(dim1=1, dim2=2)
+        assert (itself[rejects] == 0).all()
+        torch.testing.assert_close(step.residual[rejects].sum(-1), torch.ones(int(rejects.sum())).double(), **EXACT)
+
+
+def test_equal_rows_are_accepted_but_for_the_rules_that_sharpen() -> None:
+    """Group 8."""
+    for size in SIZES:
+        p, _ = pairs(size)
+        for spec in (*RESIDUAL_RULES, "fuzzy"):
+            step = one_step(spec, p, p)
+            low = step.accept[step.q > 0].min().item()
+            if not spec.startswith(("cascade_v", "tok_lt")):
+                assert low > 1 - 1e-5, spec
+    third = torch.tensor([[0.6, 0.3, 0.1]], dtype=torch.float64)
+    step = one_step("cascade_v3:alpha=0", third, third)
+    torch.testing.assert_close(step.law[0], torch.tensor([0.84, 0.12, 0.04], dtype=torch.float64), **EXACT)
+    assert step.acceptance.item() == pytest.approx(0.76, abs=1e-5)
+    assert one_step("fuzzy:threshold=0", third, third).acceptance.item() == 0
+    assert one_step("typical:epsilon=1,delta=1", third, third).acceptance.item() < 1
+    assert one_step("top_k:k=1", third, third).acceptance.item() == pytest.approx(0.6)
+
+
+MORE_RELAXED = {
+    "cactus:delta={}": (0, 0.1, 0.5, 2),
+    "lenience:alpha={}": (0, 0.3, 0.7, 0.95),
+    "cascade_opt:alpha={}": (-1, -0.1, 0, 0.3, 1),
+    "cascade_diff:alpha={}": (-1, -0.2, 0, 0.4, 1),
+    "cascade_chow:alpha={}": (0, 0.2, 0.5, 1),
+    "mentored:budget={}": (0, 0.05, 0.2, 1),
+    "mentored:form=optimal,budget={}": (0, 0.05, 0.2, 1),
+    "r_fuzzy:threshold={}": (-1, 0.05, 0.3, 0.7),
+    "fuzzy:threshold={}": (0, 0.1, 0.3, 0.7),
+    "ensemble:weight={}": (1, 0.9, 0.5, 0),
+    "tok_lt:alpha={}": (-1, 0, 0.3, 1),
+    "top_k:k={}": (1, 2, 4),
+    "trt_relaxed:delta={}": (0, 0.2, 0.6),
+    "typical:delta=0.3,epsilon={}": (0.5, 0.09, 0.01),
+}
+
+
+@pytest.mark.parametrize("spec", MORE_RELAXED)
+def test_acceptance_never_falls_along_a_knob(spec: str) -> None:
+    """Group 9."""
+    for size in SIZES:
+        found = [one_step(spec.format(value), *pairs(size, seed=4)).acceptance for value in MORE_RELAXED[spec]]
+        for less, more in itertools.pairwise(found):
+            assert (more >= less - 1e-5).all()
+        assert (found[-1] > found[0] + 1e-3).any()
+
+
+def test_acceptance_can_fall_along_contrastives_and_v3s_knobs() -> None:
+    """Group 9, negative."""
+    p, q = pairs(5, zeros=False, num=200)
+    for low, high in (("contrastive:beta=0", "contrastive:beta=1"), ("cascade_v3:alpha=0", "cascade_v3:alpha=0.5")):
+        assert (one_step(high, p, q).acceptance < one_step(low, p, q).acceptance - 1e-3).any()
+    low, strict = (one_step(spec, p, q).acceptance for spec in ("cascade_v3:alpha=0", "ensemble:weight=1"))
+    assert (low < strict - 1e-6).float().mean() > 0.7
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_hot_drafts(size: int) -> None:
+    """Group 11: acceptance min(1, pi_rej(x)), and the residual is p without x."""
+    p, q = pairs(size, seed=5)
+    cases: dict[str, Callable[[Tensor], Tensor]] = {
+        "strict": lambda x: x,
+        "cactus:delta=0.3": lambda x: raised_share(x, 0.3),
+        "lenience:alpha=0.4": lambda x: (x / 0.6).clamp_max(1),
+        "ensemble:weight=0.7": lambda x: 0.7 * x + 0.3,
+    }
+    for spec, share in cases.items():
+        step = one_step("ensemble:weight=1" if spec == "strict" else spec, p, q, one_hot=True)
+        torch.testing.assert_close(step.accept, share(step.p), **EXACT)
+        for x in range(size):
+            rest = step.p.clone()
+            rest[:, x] = 0
+            has_rest = (rest.sum(-1) > 1e-5) & (step.accept[:, x] < 1 - 1e-5)
+            expected = rest / rest.sum(-1, keepdim=True)
+            torch.testing.assert_close(step.residual[has_rest, x], expected[has_rest], atol=1e-5, rtol=0)
+    # Confidence says nothing: the gates accept whatever the drafter copies.
+    for spec in ("cascade_chow:alpha=0", "cascade_diff:alpha=0", "cascade_opt:alpha=0"):
+        assert one_step(spec, p, q, one_hot=True).accept.min() == 1
+    step = one_step("cascade_v3:alpha=0.3", p, q, one_hot=True)
+    head = step.p >= 0.7 * top(step.p)[:, None]
+    torch.testing.assert_close(step.accept, torch.where(head, 1.0, step.p), **EXACT)
+
+
+def test_r_fuzzy_with_one_hot_drafts_is_a_threshold_on_p() -> None:
+    for threshold, least in ((0.05, 0.863), (0.2, 0.529), (0.3, 0.360), (0.4, 0.226)):
+        for share, passes in ((least - 0.002, False), (least + 0.002, True)):
+            p = torch.tensor([[share, 1 - share]])
+            step = one_step(f"r_fuzzy:threshold={threshold}", p, p, one_hot=True)
+            assert (step.accept[0, 0] == 1) == passes
+
+
+@pytest.mark.parametrize("rows", ["raw", "processed"])
+def test_r_fuzzy_has_fuzzys_law_and_accepts_more(rows: str) -> None:
+    """Group 12."""
+    for size in SIZES:
+        p, q = pairs(size, seed=6)
+        for threshold in (0.05, 0.2, 0.4):
+            found: list[OneStep] = [
+                one_step(f"{name}:threshold={threshold},rows={rows}", p, q) for name in ("r_fuzzy", "fuzzy")
+            ]
+            torch.testing.assert_close(found[0].law, found[1].law, **EXACT)
+            assert (found[0].acceptance >= found[1].acceptance - 1e-6).all()
+
+
+def test_fuzzys_other_distances() -> None:
+    p, q = pairs(5, zeros=False)
+    for name, distance in (("kl", divergence(p, q)), ("tv", variation(p, q))):
+        step = one_step(f"fuzzy:divergence={name},threshold=0.3", p, q)
+        clear = (distance - 0.3).abs() > 1e-5
+        assert torch.equal(step.accept[clear, 0] == 1, (distance < 0.3)[clear])
+
+
+# ---- hard gates --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_hard_gates(size: int) -> None:
+    p, q = pairs(size, zeros=False)
+    entropy = -(p * p.log()).sum(-1)
+    best = top(p)[:, None]
+    cases = {
+        "typical:epsilon=0.09,delta=0.3": p > torch.clamp(0.3 * (-entropy).exp(), max=0.09)[:, None],
+        "top_k:k=2": p >= p.sort(-1, descending=True).values[:, 1:2],
+        "trt_relaxed:k=2,delta=0.4": (p >= p.sort(-1, descending=True).values[:, 1:2]) & (p >= best - 0.4),
+        "aasd:alpha=0.1,beta=0.2": p >= torch.minimum(0.2 - 0.1 * entropy, top(p))[:, None],
+    }
+    for spec, passes in cases.items():
+        step = one_step(spec, p, q)
+        assert torch.equal(step.accept == 1, passes), spec
+        assert torch.equal(step.residual.argmax(-1), p.argmax(-1)[:, None].expand(-1, size))
+        assert passes[torch.arange(len(p)), p.argmax(-1)].all(), "the likeliest token must pass"
+
+
+def test_every_rule_with_a_pi_is_checked_here() -> None:
+    fixed = {info.name for info in RULES.values() if info.make and isinstance(info.default, FixedRule)}
+    named = {spec.partition(":")[0] for spec in LAWS} | {"contrastive", "mentored"}
+    assert fixed == named
+    assert rule_named("mentored").has_own_bonus
