@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
+from typing import Any
 
 import typer
 
@@ -91,11 +92,15 @@ def command(
     The target alone is always measured, as every other number is read against it. With --out, samples are written as
     they end and are not decoded again by a later run with the same settings.
     """
-    given = {name: value for name, value in locals().items() if name != "context"}
-    if decode is not None:
-        given = method_from_file(decode, given, written(context))
+    _run({name: value for name, value in locals().items() if name != "context"}, written(context))
+
+
+def _run(given: dict[str, Any], written: frozenset[str]) -> None:
+    """The command, of its parameters by name and those that the user wrote."""
+    if given["decode"] is not None:
+        given = method_from_file(given["decode"], given, written)
     options = own.EvalOptions(**given)
-    if against is not None and prompts is None and not task:
+    if options.against is not None and options.prompts is None and not options.task:
         _compare_finished(options)
         return
     from cospec.cli.eval_run import run_evaluation

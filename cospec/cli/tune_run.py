@@ -255,8 +255,7 @@ class _Tuner:
         race = numbers["race"]
         return {
             "cospec": __version__,
-            "draft": spec.draft.path,
-            "target": spec.target.path,
+            **{role: model.path for role, model in spec.models.items()},
             "pair_digest": pair_digest(self.pair),
             "task": self.loaded.task.name,
             "problems_digest": task["problems_digest"],

@@ -11,7 +11,7 @@ import pytest
 from model_dirs import assert_refused, run_here, write_arbiter, write_pair, write_rows
 from test_eval_resume import finish, start, stop_after, without_timing
 
-NUM_ROWS = 8
+NUM_ROWS = 6
 SCORER = "def score(text, row):\n    return sum(map(ord, text)) % 3 != int(row['gold'])\n"
 GRID = """
 num_draft_tokens: [2, 4]
@@ -45,17 +45,18 @@ def table(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "cells.jsonl").read_text().splitlines()]
 
 
-def test_a_killed_sweep_goes_on_to_the_same_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_killed_sweep_goes_on_to_the_same_table(tmp_path: Path, how: signal.Signals) -> None:
     asked, broken = prepare(tmp_path), tmp_path / "broken"
     finish(tmp_path, [*asked, "whole", "--parquet"])
-    for folder, num, how in (("k2", 12, signal.SIGKILL), ("k4", 20, signal.SIGTERM)):
-        process = start(tmp_path, [*asked, "broken"])
-        message = stop_after(process, broken / "temperature=0.8" / folder / "samples.jsonl", num, how)
-        assert process.returncode == (130 if how is signal.SIGTERM else -how), message
-        assert len(table(broken)) < NUM_CELLS
-    assert "interrupted; kept: all finished texts in broken" in message
+    process = start(tmp_path, [*asked, "broken"])
+    samples = broken / "temperature=0.8" / "k2" / "samples.jsonl"
+    message = stop_after(process, samples, 8, how)
+    assert process.returncode == (130 if how is signal.SIGTERM else -how), message
+    assert ("interrupted; kept: all finished texts in broken" in message) == (how is signal.SIGTERM)
+    assert len(table(broken)) < NUM_CELLS
     # What a kill in the middle of a write leaves.
-    with (broken / "temperature=0.8" / "k4" / "samples.jsonl").open("a") as file:
+    with samples.open("a") as file:
         file.write('{"task": "rows", "meth')
     finish(tmp_path, [*asked, "broken"])
     one, other = table(tmp_path / "whole"), table(broken)
