@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from cospec.pair import Pair
+from transformers import PreTrainedTokenizerBase
+
+from cospec.pair import PairSpec
 from cospec.prompt_rows import PromptRow
 
 
-def row_prompt_ids(pair: Pair, row: PromptRow, *, raw: bool = False) -> list[int]:
+class Templated(Protocol):
+    """What prompts need of a pair."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase: ...
+
+    @property
+    def spec(self) -> PairSpec: ...
+
+
+def row_prompt_ids(pair: Templated, row: PromptRow, *, raw: bool = False) -> list[int]:
     """Token ids of a prompt row: its own `prompt_ids`, or those of its text or messages. ValueError names the row."""
     if row.prompt_ids is not None:
         return list(row.prompt_ids)
@@ -19,7 +31,7 @@ def row_prompt_ids(pair: Pair, row: PromptRow, *, raw: bool = False) -> list[int
         raise ValueError(f"row {row.id!r}: {error}") from error
 
 
-def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bool = False) -> list[int]:
+def prompt_ids(pair: Templated, prompt: str | Sequence[Mapping[str, Any]], *, raw: bool = False) -> list[int]:
     """Token ids of a prompt text or of chat messages, through the pair's chat template unless ``raw``.
 
     A plain text becomes one user message behind the pair's system prompt. A tokenizer without a template takes the
@@ -39,7 +51,7 @@ def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bo
     return templated_ids(pair, chat_text(pair, messages))
 
 
-def chat_text(pair: Pair, messages: Sequence[Mapping[str, Any]], *, open_answer: bool = True) -> str:
+def chat_text(pair: Templated, messages: Sequence[Mapping[str, Any]], *, open_answer: bool = True) -> str:
     """The messages through the pair's chat template, behind its system prompt unless they bring their own.
 
     ``open_answer`` False leaves the last message open, to be gone on with.
@@ -57,7 +69,7 @@ def chat_text(pair: Pair, messages: Sequence[Mapping[str, Any]], *, open_answer:
     return text
 
 
-def templated_ids(pair: Pair, text: str) -> list[int]:
+def templated_ids(pair: Templated, text: str) -> list[int]:
     """Token ids of a text that a chat template has written, special tokens and all: nothing is added to it."""
     return one_bos(pair.tokenizer.encode(text, add_special_tokens=False), pair.tokenizer.bos_token_id)
 

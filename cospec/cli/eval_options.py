@@ -83,6 +83,7 @@ class EvalOptions(ProblemOptions):
     draft: str | None
     target: str | None
     bonus: Literal["arbitrated", "target", "rule"] | None
+    drafter: str | None
     num_draft_tokens: int
     cost_ratio: float | None
     max_new_tokens: int

@@ -42,9 +42,9 @@ def run_evaluation(options: EvalOptions) -> None:
     earlier = read_earlier(options.against)
     loaded = load_eval_tasks(options)
     overlap = contaminations(loaded, options.train_prompts) if options.train_prompts else None
-    read_pair_spec(*options.models)
     choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
     refuse_unused(options.decoding(), choices)
+    read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
     if earlier:
         tasks = json.loads(dumps({entry.task.name: entry.described for entry in loaded}))
         check_against(earlier, tasks, choices, options)
@@ -65,7 +65,8 @@ def _run(
     from cospec.evaluation import summary
 
     _check_begun(options, loaded)
-    decoding, pair = options.decoding(), load_pair_from_options(*options.models)
+    decoding = options.decoding()
+    pair = load_pair_from_options(*options.models, draft_use=decoding.draft_use(choices.values()))
     warn_of_other_pair(options.decode, pair)
     decoding.check_ids(pair)
     methods = build_methods(choices, pair, decoding)

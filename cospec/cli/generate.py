@@ -18,6 +18,7 @@ from cospec.cli.options import (
     BonusOption,
     CompileOption,
     DeviceOption,
+    DrafterOption,
     DraftOption,
     DtypeOption,
     EosOption,
@@ -72,6 +73,7 @@ def command(
     decode: DecodeFileOption = None,
     threshold: ThresholdOption = 0.5,
     bonus: BonusOption = None,
+    drafter: DrafterOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
     cost_ratio: MeasuredRatioOption = None,
     max_new_tokens: MaxNewTokensOption = 512,
@@ -101,15 +103,18 @@ def command(
     given, rows = locals(), _rows(prompt, prompts)
     from cospec.cli import loading
 
-    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
-    loading.check_compile_mode(compile_mode, spec)
     if decode is not None:
         given = rule_from_file(decode, given, written(context))
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
+    use = options.draft_use([choice])
+    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
+    loading.check_compile_mode(compile_mode, spec)
+    if cost_ratio == "auto" and not options.make_drafter().runs_draft_model:
+        raise ValueError(f"--cost-ratio auto measures the draft model, and --drafter {drafter} runs none: drop it")
     from cospec.evaluation.method import requests_of
 
-    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
+    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
     warn_of_other_pair(decode, loaded)
     if cost_ratio == "auto":
         options = _with_measured_ratio(options, loaded)

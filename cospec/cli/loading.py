@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cospec.cli.options import require_pair_choice
+from cospec.cli.options import DraftUse, require_pair_choice
 
 if TYPE_CHECKING:
     from cospec.engine.compiled import CompileMode
     from cospec.engine.decode import Engine
+    from cospec.engine.drafters import Drafter
     from cospec.engine.record import Bonus, Sampling
     from cospec.engine.rules import Rule
     from cospec.evaluation import EvalSettings
@@ -30,21 +31,28 @@ def read_pair_spec(
     device: str | None = None,
     dtype: str | None = None,
     attn: str | None = None,
+    *,
+    draft_use: DraftUse = "needed",
 ) -> PairSpec:
     """The pair the options describe; ``device``, ``dtype`` and ``attn`` go before what a pair file says of both models.
 
-    ``pair`` is a PAIR.yaml or the word `tiny`. ValueError for a pair named in no or two ways, and for a path that does
-    not exist.
+    ``pair`` is a PAIR.yaml or the word `tiny`; with ``draft_use`` none, its draft is left aside. ValueError for a pair
+    named in no or two ways, for a path that does not exist, and for a draft that is needed and not there.
     """
     from cospec.pair import ModelSpec, PairSpec
     from cospec.pair_file import override, read_pair_file
 
-    require_pair_choice(pair, draft, target)
+    require_pair_choice(pair, draft, target, draft_use)
     if pair is not None:
-        return override(read_pair_file(pair), device, dtype, attn)
-    assert draft is not None
-    assert target is not None
-    return override(PairSpec(ModelSpec(draft), ModelSpec(target)), device, dtype, attn)
+        spec = read_pair_file(pair)
+    else:
+        assert target is not None
+        spec = PairSpec(None if draft is None else ModelSpec(draft), ModelSpec(target))
+    if draft_use == "none":
+        spec = dataclasses.replace(spec, draft=None)
+    if draft_use == "needed" and spec.draft is None:
+        raise ValueError(f"{pair} has no draft, and this needs one: name one in it, or use a --drafter without a model")
+    return override(spec, device, dtype, attn)
 
 
 def check_compile_mode(mode: CompileMode | None, spec: PairSpec) -> None:
@@ -64,11 +72,13 @@ def load_pair_from_options(
     device: str | None = None,
     dtype: str | None = None,
     attn: str | None = None,
+    *,
+    draft_use: DraftUse = "needed",
 ) -> Pair:
     """`read_pair_spec`, then the models themselves."""
     from cospec.pair import load_pair, pick_device
 
-    spec = read_pair_spec(pair, draft, target, device, dtype, attn)
+    spec = read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=draft_use)
     for model in spec.models.values():
         pick_device(model.device)
     if not sys.stderr.isatty():
@@ -143,8 +153,10 @@ class DecodeOptions:
     batch_size: int = 8
     seed: int = 0
     compile_mode: CompileMode | None = None
+    drafter: str | None = None
 
     def __post_init__(self) -> None:
+        from cospec.engine.drafters import check_use
         from cospec.engine.record import Sampling
         from cospec.engine.text import check_readable
 
@@ -161,6 +173,7 @@ class DecodeOptions:
                 raise ValueError(f"{option} is {getattr(self, name)}: it must be at least 1")
         if self.cost_ratio is not None and not 0.0 < self.cost_ratio < float("inf"):
             raise ValueError(f"--cost-ratio is {self.cost_ratio}: it is a share of a target pass's time, above 0")
+        check_use(self.make_drafter(), arbiter=False, cost_ratio=self.cost_ratio)
         check_readable(self.stop)
 
     def engine(self, pair: Pair, rule: Rule) -> Engine:
@@ -170,8 +183,31 @@ class DecodeOptions:
         self.check_ids(pair)
         if self.bonus and not rule.drafts:
             raise ValueError(f"--bonus is given, but rule {rule.name!r} drafts nothing: drop --bonus")
-        names = (field.name for field in dataclasses.fields(self))
-        return Engine(pair, rule, **{name: getattr(self, name) for name in names})
+        names = (field.name for field in dataclasses.fields(self) if field.name != "drafter")
+        settings = {name: getattr(self, name) for name in names}
+        return Engine(pair, rule, drafter=self.make_drafter(), **settings)
+
+    def make_drafter(self) -> Drafter:
+        """The drafter; ValueError for a spec that names none."""
+        from cospec.engine.drafters import drafter_named
+
+        return drafter_named(self.drafter or "model")
+
+    def draft_use(self, choices: Iterable[RuleChoice]) -> DraftUse:
+        """Whether methods of these choices need the pair's draft model; ValueError for what does not go together."""
+        from cospec.engine.drafters import check_use
+        from cospec.engine.rules import rule_named
+
+        drafter, use = self.make_drafter(), set[DraftUse]()
+        for choice in choices:
+            check_use(drafter, arbiter=choice.arbiter is not None, cost_ratio=self.cost_ratio)
+            if choice.name == "draft" or choice.arbiter is not None:
+                use.add("needed")
+            elif rule_named(choice.name).drafts:
+                use.add("needed" if drafter.runs_draft_model else "none")
+        if not use and self.drafter is not None:
+            raise ValueError("--drafter is given, but nothing here drafts: drop --drafter")
+        return "needed" if "needed" in use else "none" if use else "optional"
 
     def eval_settings(self, repeats: int, *, raw: bool, workers: int) -> EvalSettings:
         """The same for methods side by side; each method has its own bonus."""
@@ -184,6 +220,7 @@ class DecodeOptions:
             eos_token_ids=self.eos_token_ids,
             stop=self.stop,
             cost_ratio=self.cost_ratio,
+            drafter=self.make_drafter(),
             batch_size=self.batch_size,
             seed=self.seed,
             repeats=repeats,
@@ -217,6 +254,7 @@ def decode_options(
     batch_size: int,
     seed: int,
     compile_mode: CompileMode | None = None,
+    drafter: str | None = None,
 ) -> DecodeOptions:
     """`DecodeOptions` from the options as typer hands them over."""
     from cospec.engine.record import Sampling
@@ -232,7 +270,16 @@ def decode_options(
         batch_size=batch_size,
         seed=seed,
         compile_mode=compile_mode,
+        drafter=_own_spec(drafter),
     )
+
+
+def _own_spec(drafter: str | None) -> str | None:
+    """The canonical spec, None for the draft model, which nobody has to name."""
+    from cospec.engine.drafters import ModelDrafter, drafter_named
+
+    spec = None if drafter is None else drafter_named(drafter).spec
+    return None if spec == ModelDrafter.spec else spec
 
 
 def decode_options_of(values: Mapping[str, Any]) -> DecodeOptions:

@@ -1,6 +1,7 @@
 """The console script: collects the verbs and turns what a user can cause into one line and an exit code.
 
-A verb is a module of this package with a function `command`; its docstring's first line is the help text. Verb modules
+A verb is a module of this package with a function `command`, whose docstring's first line is the help text, or, where
+there are several things to do, with `COMMANDS` by name and a `HELP`. Verb modules
 import nothing heavy at the top, since `cospec --help` imports them all: torch and the rest belong inside `command`.
 Exit codes: 0 done, 1 a negative answer (such as `cospec doctor`), 2 wrong use or input, 130 interrupted.
 """
@@ -29,6 +30,7 @@ VERBS = (
     "bench",
     "score",
     "overlap",
+    "datastore",
     "report",
     "doctor",
 )
@@ -50,8 +52,16 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_root)
     for verb in VERBS:
-        command = import_module(f"cospec.cli.{verb}").command
-        app.command(verb)(_with_exit_codes(command))
+        module = import_module(f"cospec.cli.{verb}")
+        if not hasattr(module, "COMMANDS"):
+            app.command(verb)(_with_exit_codes(module.command))
+            continue
+        group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+        # With a callback it stays a group, though it has a single command.
+        group.callback()(lambda: None)
+        for name, command in module.COMMANDS.items():
+            group.command(name)(_with_exit_codes(command))
+        app.add_typer(group, name=verb, help=module.HELP)
     return app
 
 

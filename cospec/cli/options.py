@@ -77,6 +77,14 @@ BonusOption = Annotated[
         "rule's law. Left out: the rule's usual one.",
     ),
 ]
+DrafterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        metavar="NAME[:PATH][:PARAM=VALUE,...]",
+        help="What proposes tokens: the draft model, or another one of docs/drafters.md.",
+    ),
+]
 NumDraftTokensOption = Annotated[
     int, typer.Option("--num-draft-tokens", help="Draft tokens a round, K in the method; at least 1.")
 ]
@@ -124,12 +132,25 @@ def written(context: typer.Context) -> frozenset[str]:
     return frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
 
 
-def require_pair_choice(pair: Path | None, draft: str | None, target: str | None) -> None:
-    """ValueError unless the pair is given in exactly one way: --pair, or --draft and --target together."""
+#: Whether the draft model is needed, left to the user, or would be loaded for nothing.
+DraftUse = Literal["needed", "optional", "none"]
+
+
+def require_pair_choice(
+    pair: Path | None, draft: str | None, target: str | None, draft_use: DraftUse = "needed"
+) -> None:
+    """ValueError unless the pair is given in exactly one way: --pair, or --draft and --target together.
+
+    --target alone will do where the draft is not ``needed``; with ``none``, --draft is refused.
+    """
     if pair is not None and (draft is not None or target is not None):
         raise ValueError("--pair and --draft/--target both name models: keep one of the two ways")
     if pair is None and draft is None and target is None:
         raise ValueError("no models given: use --pair PAIR.yaml, or --draft MODEL and --target MODEL")
+    if draft is not None and draft_use == "none":
+        raise ValueError("--draft names a model, and nothing here drafts with one: drop --draft")
+    if draft_use != "needed" and target is not None:
+        return
     if pair is None and (draft is None or target is None):
         given, missing = ("--draft", "--target") if target is None else ("--target", "--draft")
         raise ValueError(f"{given} is given without {missing}: a pair needs both")

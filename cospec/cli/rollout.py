@@ -16,6 +16,7 @@ from cospec.cli.options import (
     CompileOption,
     CostRatioOption,
     DeviceOption,
+    DrafterOption,
     DraftOption,
     DtypeOption,
     EosOption,
@@ -61,6 +62,7 @@ def command(
         bool, typer.Option("--sampled", help="Draw the arbiter's decisions from its probabilities, as in training.")
     ] = False,
     bonus: BonusOption = None,
+    drafter: DrafterOption = None,
     num_draft_tokens: NumDraftTokensOption = 5,
     cost_ratio: CostRatioOption = None,
     max_new_tokens: MaxNewTokensOption = 512,
@@ -88,15 +90,16 @@ def command(
     given, (rows, out) = locals(), _check_files(prompts, out)
     from cospec.cli import loading
 
-    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn)
-    loading.check_compile_mode(compile_mode, spec)
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    use = options.draft_use([choice])
+    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
+    loading.check_compile_mode(compile_mode, spec)
     from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of
 
-    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
+    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
     engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     claim(out, loaded, arbiter)
     requests = requests_of(loaded, rows, raw=raw)

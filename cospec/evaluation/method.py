@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cospec.engine.decode import Engine
+from cospec.engine.drafters import Drafter
 from cospec.engine.record import Bonus, Rollout, Sampling
 from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, Rule, rule_named
@@ -28,6 +29,7 @@ class EvalSettings:
     """How every method of an evaluation decodes, and the reward that arbiters are measured by.
 
     Repeat r of ``repeats`` decodes with seed ``seed + r``; ``workers`` is how many texts are judged at once.
+    ``drafter`` None is the pair's draft model.
     """
 
     num_draft_tokens: int = 5
@@ -36,6 +38,7 @@ class EvalSettings:
     eos_token_ids: tuple[int, ...] | None = None
     stop: tuple[str, ...] = ()
     cost_ratio: float | None = None
+    drafter: Drafter | None = None
     batch_size: int = 8
     seed: int = 0
     repeats: int = 1
@@ -90,6 +93,7 @@ class Method:
             eos_token_ids=settings.eos_token_ids,
             stop=settings.stop,
             cost_ratio=None if alone else settings.cost_ratio,
+            drafter=None if alone else settings.drafter,
             batch_size=settings.batch_size,
             seed=settings.seed + repeat,
         )

@@ -12,7 +12,7 @@ ENVIRONMENTS = "environments"
 #: Parts of the settings that hold one entry per name; a later run may add names.
 BY_NAME = ("tasks", "methods")
 #: Settings that earlier versions did not have, and how they decoded.
-_LATER: Mapping[str, Any] = {"stop": [], "cost_ratio": None}
+_LATER: Mapping[str, Any] = {"stop": [], "cost_ratio": None, "drafter": None}
 #: What decides the verdicts alone, so that judging the same texts again makes up for a change.
 _JUDGING = ("scorer", "scorer_digest", "isolation")
 

@@ -43,7 +43,7 @@ def test_imports_go_one_way(layer: str) -> None:
 
 
 DECODING = ["pair.py", "prompts.py", "prompt_rows.py", "jsonl.py", "engine", "arbiter"]
-FEW = {"torch", "transformers", "peft", "safetensors", "cospec", *sys.stdlib_module_names}
+FEW = {"torch", "numpy", "transformers", "peft", "safetensors", "cospec", *sys.stdlib_module_names}
 
 
 def packages(path: Path) -> set[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from cospec.engine.drafters import ngram, retrieval
 from cospec.engine.drafters.base import BoundDrafter, Draft, Drafter, Outcome, RunShape, check_use
 from cospec.engine.drafters.model import BoundModelDrafter, ModelDrafter
+from cospec.engine.drafters.ngram import NgramDrafter
 from cospec.engine.drafters.none import NoDrafter
+from cospec.engine.drafters.retrieval import RetrievalDrafter
 from cospec.engine.drafters.spec import DrafterInfo
 
 __all__ = [
@@ -15,8 +18,10 @@ __all__ = [
     "Drafter",
     "DrafterInfo",
     "ModelDrafter",
+    "NgramDrafter",
     "NoDrafter",
     "Outcome",
+    "RetrievalDrafter",
     "RunShape",
     "check_use",
     "drafter_named",
@@ -28,6 +33,21 @@ _ALL = (
         "the pair's draft model",
         "Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (arXiv 2302.01318)",
         ModelDrafter,
+    ),
+    DrafterInfo(
+        "ngram",
+        "copies what followed the last tokens earlier in prompt and text",
+        "prompt lookup decoding (Saxena 2023)",
+        NgramDrafter,
+        ngram.PARAMETERS,
+    ),
+    DrafterInfo(
+        "retrieval",
+        "what usually follows the last tokens in a datastore of texts",
+        "REST (He et al. 2023, arXiv 2311.08252)",
+        RetrievalDrafter,
+        retrieval.PARAMETERS,
+        files="a datastore, as `cospec datastore build` writes it",
     ),
 )
 #: In the order in which docs list them.

@@ -115,5 +115,5 @@ class BoundModelDrafter:
 def up_to_eos(proposed: Tensor, num_positions: Tensor, eos_ids: Tensor) -> Tensor:
     """``num_positions`` (B,) of ``proposed`` (B, N), cut behind the first EOS."""
     ends = torch.isin(proposed, eos_ids)
-    first = torch.cat([ends, torch.ones_like(ends[:, :1])], dim=1).int().argmax(1)
+    first = torch.cat([ends, ends.new_ones(len(ends), 1)], dim=1).int().argmax(1)
     return torch.minimum(num_positions, first + 1)
