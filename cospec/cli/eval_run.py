@@ -20,7 +20,7 @@ from cospec.cli.eval_report import against_earlier, check_against, check_outputs
 from cospec.cli.eval_tasks import LoadedTask, contaminations, load_eval_tasks
 from cospec.cli.loading import RuleChoice
 from cospec.cli.lock import sole_writer
-from cospec.cli.methods import build_methods, choose_methods, describe, describe_decoding, refuse_unused
+from cospec.cli.methods import build_methods, check_methods, choose_methods, describe, describe_decoding
 from cospec.cli.options import on_interrupt
 from cospec.cli.progress import progress
 from cospec.cli.stopping import StopSignals
@@ -43,7 +43,7 @@ def run_evaluation(options: EvalOptions) -> None:
     loaded = load_eval_tasks(options)
     overlap = contaminations(loaded, options.train_prompts) if options.train_prompts else None
     choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
-    refuse_unused(options.decoding(), choices)
+    check_methods(options.decoding(), choices)
     read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
     if earlier:
         tasks = json.loads(dumps({entry.task.name: entry.described for entry in loaded}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +46,7 @@ from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
+    from cospec.engine.decode import Engine
     from cospec.engine.record import Rollout
     from cospec.pair import Pair
 
@@ -101,29 +102,38 @@ def command(
     line once it has ended. `--pair tiny` is the bundled pair.
     """
     given, rows = locals(), _rows(prompt, prompts)
-    from cospec.cli import loading
-
-    if decode is not None:
-        given = rule_from_file(decode, given, written(context))
-    options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
-    choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
-    use = options.draft_use([choice])
-    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
-    loading.check_compile_mode(compile_mode, spec)
-    if cost_ratio == "auto" and not options.make_drafter().runs_draft_model:
-        raise ValueError(f"--cost-ratio auto measures the draft model, and --drafter {drafter} runs none: drop it")
+    loaded, engine = _load(given, written(context))
     from cospec.evaluation.method import requests_of
 
-    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
-    warn_of_other_pair(decode, loaded)
-    if cost_ratio == "auto":
-        options = _with_measured_ratio(options, loaded)
-    engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
     if stream:
         _print_stream(engine.stream(requests), rows, text_only)
     else:
         _print_in_order(engine.run(requests), len(rows), text_of if text_only else line_of)
+
+
+def _load(given: Mapping[str, Any], names: frozenset[str]) -> tuple[Pair, Engine]:
+    """Pair and engine of the command's parameters; ``names`` are those that the user wrote."""
+    from cospec.cli import loading
+
+    decode, cost_ratio = given["decode"], given["cost_ratio"]
+    if decode is not None:
+        given = rule_from_file(decode, given, names)
+    options = loading.decode_options_of({**given, "cost_ratio": _ratio(cost_ratio)})
+    choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
+    options.check_rule(choice)
+    models = [given[name] for name in ("pair", "draft", "target", "device", "dtype", "attn")]
+    use = options.draft_use([choice])
+    loading.check_compile_mode(given["compile_mode"], loading.read_pair_spec(*models, draft_use=use))
+    if cost_ratio == "auto" and not options.make_drafter().runs_draft_model:
+        raise ValueError(
+            f"--cost-ratio auto measures the draft model, and drafter {options.drafter} runs none: drop --cost-ratio"
+        )
+    pair = loading.load_pair_from_options(*models, draft_use=use)
+    warn_of_other_pair(decode, pair)
+    if cost_ratio == "auto":
+        options = _with_measured_ratio(options, pair)
+    return pair, options.engine(pair, loading.rule_from_options(choice, pair))
 
 
 def _ratio(text: str | None) -> float | None:

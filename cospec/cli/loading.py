@@ -228,6 +228,15 @@ class DecodeOptions:
             workers=workers,
         )
 
+    def check_rule(self, choice: RuleChoice) -> None:
+        """ValueError for a rule that does not go with these settings; needs no models."""
+        from cospec.engine.rules import check_bonus, rule_named
+
+        if choice.arbiter is None and choice.name != "draft":
+            rule = rule_named(choice.name)
+            rule.check_sampling(self.sampling)
+            check_bonus(self.bonus if rule.drafts else None, rule)
+
     def check_ids(self, pair: Pair) -> None:
         """ValueError for an ending id that the pair's tokenizer does not have."""
         for token_id in self.eos_token_ids or ():

@@ -58,10 +58,12 @@ def _named(text: str) -> tuple[str, Path]:
     return Path(text).resolve().name, Path(text)
 
 
-def refuse_unused(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> None:
-    """ValueError for options of drafting where no method drafts."""
+def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> None:
+    """ValueError for options of drafting where no method drafts, and for methods that do not go with the options."""
     from cospec.engine.rules import rule_named
 
+    for choice in choices.values():
+        options.check_rule(choice)
     alone = [
         choice.arbiter is None and (choice.name == "draft" or not rule_named(choice.name).drafts)
         for choice in choices.values()

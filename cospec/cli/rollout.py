@@ -92,6 +92,7 @@ def command(
 
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    options.check_rule(choice)
     use = options.draft_use([choice])
     spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
     loading.check_compile_mode(compile_mode, spec)

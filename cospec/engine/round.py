@@ -90,7 +90,7 @@ def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max
     verdict = rule.decide(view)
     clock.lap("arbiter_s")
     accepted = (verdict.accept & view.valid).long().cumprod(1).sum(1)
-    written = _written(verdict, draft, target_ids, accepted)
+    written = _written(rule, verdict, draft, target_ids, accepted)
     emitted, num_emitted = _commit(models, contexts, draft, written, accepted, has_bonus)
     steps = torch.arange(num_drafts, device=accepted.device)
     return Round(
@@ -162,15 +162,16 @@ def _view(contexts: Contexts, draft: Draft, target_ids: Tensor, rows: Rows, draw
     return RoundView(regions, valid, match, rows, contexts.keys, draws, own_bonus)
 
 
-def _written(verdict: Verdict, draft: Draft, target_ids: Tensor, accepted: Tensor) -> Tensor:
+def _written(rule: Rule, verdict: Verdict, draft: Draft, target_ids: Tensor, accepted: Tensor) -> Tensor:
     """The token (B,) behind the accepted ones: the target's, or what the rule drew in its place."""
     written = _at(target_ids, accepted)
     rejected = accepted < draft.num_positions
     if verdict.replacement_ids is not None and draft.ids.shape[1]:
         written = torch.where(rejected, _at(verdict.replacement_ids, accepted), written)
     if verdict.bonus_ids is not None:
-        # Where nothing was drafted the target writes alone.
-        written = torch.where(~rejected & (draft.num_positions > 0), verdict.bonus_ids, written)
+        # Where nothing was drafted there is no row of the drafter's either, and the target writes alone.
+        ready = draft.num_positions >= int(rule.own_bonus_reads_draft)
+        written = torch.where(~rejected & ready, verdict.bonus_ids, written)
     return written
 
 

@@ -79,7 +79,7 @@ def test_tokens_that_the_target_excludes() -> None:
             published, optimal = (mentored_rows(p, q, budget, optimal=optimal) for optimal in (False, True))
             assert (published[outside & binding[:, None]] == 0).all()
             assert (divergence(p, published) <= budget + 1e-9).all()
-            assert (divergence(p, optimal)[binding] - budget).abs().max() < 1e-6
+            assert (divergence(p, optimal)[binding] - budget).abs().max() < 1e-4
             assert (optimal[outside & binding[:, None]] > 0).any()
             for law in (published, optimal):
                 torch.testing.assert_close(law.sum(-1), torch.ones_like(law[:, 0]), atol=1e-9, rtol=0)

@@ -109,6 +109,11 @@ class Rule(ABC):
         return "own"
 
     @property
+    def leans_on_draft(self) -> bool:
+        """Whether it reads the drafter's confidence, which says nothing where the drafter has no distribution."""
+        return False
+
+    @property
     def needs_draft_logits(self) -> bool:
         """Whether it reads the drafter's logits (``rows.raw_q``, ``rows.draft_logits``)."""
         return False
@@ -142,3 +147,8 @@ class Rule(ABC):
         """
         if sampling.greedy and self.greedy == "strict":
             yield f"rule {self.spec!r} decides exactly as strict does at temperature 0, by its own formula"
+        if one_hot and self.leans_on_draft:
+            yield (
+                f"rule {self.spec!r} reads the drafter's confidence, and this drafter has no distribution: it looks "
+                "certain of every token"
+            )

@@ -157,7 +157,6 @@ def _row(name: str, make: type[RowCascade], gate: str, equation: str, summary: s
         parameters=(alpha, _RAW),
         strict_point=f"{name}:alpha=-inf",
         relaxed_point="alpha=inf" if alpha.high == math.inf else "alpha=1",
-        leans_on_draft=True,
     )
 
 
@@ -173,7 +172,6 @@ def _token(name: str, make: type[TokenCascade], gate: str, equation: str, summar
         parameters=(alpha, _RAW),
         strict_point=f"{name}:alpha=-inf",
         relaxed_point="alpha=1",
-        leans_on_draft=make is TokenV1,
     )
 
 

@@ -149,6 +149,5 @@ INFOS = (
             ),
         ),
         strict_point="contrastive:beta=0",
-        leans_on_draft=True,
     ),
 )

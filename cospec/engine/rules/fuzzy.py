@@ -77,7 +77,6 @@ INFOS = (
             rows_parameter("raw", "authors' code"),
         ),
         relaxed_point="threshold > ln 2 (js)",
-        leans_on_draft=True,
     ),
     RuleInfo(
         name="r_fuzzy",
@@ -100,6 +99,5 @@ INFOS = (
         ),
         strict_point="r_fuzzy:threshold=-1",
         relaxed_point="threshold >= ln 2",
-        leans_on_draft=True,
     ),
 )

@@ -31,6 +31,10 @@ class GateRows:
         return "set rows=raw, or "
 
     @property
+    def leans_on_draft(self) -> bool:
+        return self.gate_reads_draft
+
+    @property
     def needs_draft_logits(self) -> bool:
         return self.rows == "raw" and self.gate_reads_draft
 

@@ -74,8 +74,7 @@ class RuleInfo:
     ``make`` takes the parameters by name; None for a rule that needs a directory. The first parameter is the knob that
     trades exactness for speed, if there is one. ``strict_point`` is the spec at which it decides as strict does, token
     for token on the same draws; None where it has none. ``relaxed_point`` says where it accepts everything, ``greedy``
-    what it does at temperature 0, ``drafters`` which drafters suit it; ``leans_on_draft`` is true of rules that read
-    the drafter's confidence, which says nothing where q is one-hot. ``bonus`` names its usual bonus form.
+    what it does at temperature 0, ``drafters`` which drafters suit it.
     """
 
     name: str
@@ -88,7 +87,6 @@ class RuleInfo:
     parameters: tuple[Parameter, ...] = ()
     strict_point: str | None = None
     relaxed_point: str | None = None
-    leans_on_draft: bool = False
 
     @property
     def default(self) -> Rule:
@@ -99,6 +97,11 @@ class RuleInfo:
     def greedy_kind(self) -> Greedy:
         """What it does at temperature 0 with its default parameters."""
         return "own" if self.make is None else self.default.greedy
+
+    @property
+    def leans_on_draft(self) -> bool:
+        """Whether it reads the drafter's confidence."""
+        return self.make is not None and self.default.leans_on_draft
 
     def rule(self, given: Mapping[str, Value]) -> Rule:
         """The rule with these parameters, the others at their defaults; ValueError for what it cannot take."""

@@ -41,7 +41,8 @@ _ONE_MODEL = ("target", "strict", "never", "draft")
 class CospecLM(TemplateLM):
     """``--model_args``: ``pair`` (a file or `tiny`) or ``draft`` and ``target``; ``arbiter`` (a directory) or ``rule``.
 
-    Rules are target, draft (each alone), strict, never and always; ``threshold``, ``bonus``, ``num_draft_tokens``,
+    Rules are draft (the model alone) and those of docs/rules.md, by one parameter at most, as commas end an argument
+    here; ``threshold``, ``bonus``, ``num_draft_tokens``,
     ``max_gen_toks`` (where a task sets none), ``seed``, ``dtype``, ``attn`` as in `cospec eval`. ``--batch_size`` rows
     are decoded together. ValueError for what cannot work, before weights are read where that is possible.
     """

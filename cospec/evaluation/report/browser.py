@@ -211,8 +211,9 @@ def _decision_part(decision: Decision, taken: str, other: str, anchor: str | Non
 
 def _candidates(rollout: Rollout, index: int, decision: Decision, piece: str, texts: TokenTexts) -> tuple[str, str]:
     """The texts of the token that was taken and of the one that was not."""
-    ids = (decision.draft_id, decision.target_id)
-    taken, other = ids if decision.kept else ids[::-1]
+    # At a rejection a rule may have written a token of its own instead of the target's.
+    taken = rollout.output_ids[index]
+    other = decision.target_id if decision.kept else decision.draft_id
     before = rollout.output_ids[:index]
     return piece or texts.one(before, taken), texts.one(before, other)
 
