@@ -88,6 +88,7 @@ class SweepOptions(ProblemOptions):
     draft: str | None
     target: str | None
     bonus: Literal["arbitrated", "target", "rule"] | None
+    drafter: str | None
     max_new_tokens: int
     eos_token_id: list[int] | None
     stop: list[str] | None

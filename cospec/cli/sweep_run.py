@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cospec.cli.eval_tasks import LoadedTask, load_eval_tasks
 from cospec.cli.loading import DecodeOptions, RuleChoice, choose_rule
 from cospec.cli.lock import sole_writer
-from cospec.cli.methods import build_methods, describe, describe_decoding
+from cospec.cli.methods import build_methods, check_methods, describe, describe_decoding
 from cospec.cli.options import on_interrupt
 from cospec.cli.progress import Step, progress
 from cospec.cli.stopping import StopSignals
@@ -55,11 +55,13 @@ def run_sweep(options: SweepOptions) -> None:
     if options.plot:
         require_matplotlib()
     loaded = load_eval_tasks(options)
-    read_pair_spec(*options.models)
     chosen = choose(grid)
+    choices = {name: entry.choice for name, entry in chosen.items()}
     groups = groups_of(grid, {name: entry.rule for name, entry in chosen.items()})
     for group in groups:
-        _decoding(options, group)
+        if group.num_draft_tokens is not None:
+            check_methods(_decoding(options, group), {name: choices[name] for name in group.methods})
+    read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
     if options.dry_run:
         from cospec.cli.sweep_report import show_plan
 
@@ -140,8 +142,9 @@ class _Sweep:
             known = {**describe_decoding(_decoding(options, group)), "repeats": repeats_of(group, options)}
             described = {entry.task.name: {**entry.described, "raw": options.raw} for entry in loaded}
             check_begun(self.out / group.folder, known | {"tasks": described}, self.tasks)
-        self.pair: Pair = load_pair_from_options(*options.models)
         decoding = options.decoding()
+        use = decoding.draft_use(entry.choice for entry in chosen.values())
+        self.pair: Pair = load_pair_from_options(*options.models, draft_use=use)
         decoding.check_ids(self.pair)
         choices = {name: entry.choice for name, entry in self.chosen.items()}
         self.methods: dict[str, Method] = {m.name: m for m in build_methods(choices, self.pair, decoding)}
@@ -170,22 +173,36 @@ class _Sweep:
 
     def _c_rel(self) -> float:
         """The cost of a draft step: as the options say, or measured once for all runs on this directory."""
-        from cospec.engine.cost import measure_passes
         from cospec.evaluation.sweep.store import read_costs
 
         if self.options.c_rel is not None:
             return self.options.c_rel
         found = read_costs(self.out / COSTS)
         if found is None:
-            lengths = {group.num_draft_tokens or 0 for group in self.groups}
-            costs = measure_passes(self.pair, self.options.batch_size, [1, *(k + 1 for k in sorted(lengths) if k)])
-            found = {
-                "c_rel": costs.c_rel,
-                "draft_step_s": costs.draft_step_s,
-                "target_s": {str(width): seconds for width, seconds in costs.target_s.items()},
-            }
+            found = self._measured()
             write_json_atomic(self.out / COSTS, found)
         return float(found["c_rel"])
+
+    def _measured(self) -> dict[str, Any]:
+        """c_rel, and target passes by width; a drafter that is no model of the pair's is timed within rounds."""
+        from cospec.engine.cost import measure_passes
+        from cospec.evaluation.method import requests_of
+        from cospec.evaluation.tune.rounds import measure_rounds
+
+        lengths = sorted({group.num_draft_tokens for group in self.groups if group.num_draft_tokens})
+        rows = self.tasks[0].rows[: self.options.batch_size]
+        costs = measure_passes(self.pair, len(rows), [1, *(k + 1 for k in lengths)])
+        drafter = self.options.decoding().make_drafter()
+        if drafter.runs_draft_model:
+            c_rel = costs.c_rel
+        else:
+            requests, sampling = requests_of(self.pair, rows, raw=self.options.raw), self.groups[0].sampling
+            c_rel = measure_rounds(self.pair, requests, lengths, sampling, batch_size=len(rows), drafter=drafter).c_rel
+        return {
+            "c_rel": c_rel,
+            "draft_step_s": costs.draft_step_s,
+            "target_s": {str(width): seconds for width, seconds in costs.target_s.items()},
+        }
 
     def _results(self, group: Group, step: Step) -> Iterator[tuple[tuple[str, str], MethodResult]]:
         """Every cell of a group, decoded where it is not there yet."""
@@ -247,7 +264,13 @@ class _Sweep:
 
         chosen = self.chosen[result.name]
         key = CellKey(
-            task, group.sampling, result.name, chosen.rule, group.num_draft_tokens, tuple(chosen.parameters.items())
+            task,
+            group.sampling,
+            result.name,
+            chosen.rule,
+            group.num_draft_tokens,
+            self.options.decoding().make_drafter().spec if group.num_draft_tokens else None,
+            tuple(chosen.parameters.items()),
         )
         return cell_row(key, result, target, c_rel, self.options.margin)
 

@@ -56,6 +56,7 @@ class TuneOptions(ProblemOptions):
     draft: str | None
     target: str | None
     bonus: Literal["arbitrated", "target", "rule"] | None
+    drafter: str | None
     max_new_tokens: int
     eos_token_id: list[int] | None
     stop: list[str] | None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cospec.cli.eval_tasks import LoadedTask, load_eval_tasks
-from cospec.cli.methods import arbiter_digest, build_methods, pair_digest
+from cospec.cli.loading import RuleChoice
+from cospec.cli.methods import arbiter_digest, build_methods, check_methods, pair_digest
 from cospec.cli.progress import progress
 from cospec.cli.sweep_options import methods_of
 from cospec.cli.sweep_run import Chosen, choose
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Rules that depart from the target by a bounded amount, whatever the drafter is certain of.
 DEFAULT_RULES = ("cactus", "lenience", "tok_lt")
+#: Drafters that are part of a target, or trained on one: certain of themselves also where they are wrong.
+DEDICATED = ("mtp", "eagle3")
 #: Below this share of accepted draft tokens a drafter's own certainty is no guide.
 WEAK = 0.6
 
@@ -47,11 +50,13 @@ def run_tune(options: TuneOptions) -> None:
 
     options.check()
     (loaded,) = load_eval_tasks(options)
-    read_pair_spec(*options.models)
     chosen = _candidates(options) if options.budget is not None else {}
-    rows = _split(loaded.task.rows, options)
-    options.decoding()
-    tuner = _Tuner(options, loaded, load_pair_from_options(*options.models), rows, chosen)
+    rows, decoding = _split(loaded.task.rows, options), options.decoding()
+    choices = {"strict": RuleChoice("strict"), **{name: entry.choice for name, entry in chosen.items()}}
+    check_methods(decoding, choices)
+    use = decoding.draft_use(choices.values())
+    read_pair_spec(*options.models, draft_use=use)
+    tuner = _Tuner(options, loaded, load_pair_from_options(*options.models, draft_use=use), rows, chosen)
     config, numbers = tuner.run()
     if options.out is not None:
         from cospec.decode_file import write_decode_file
@@ -146,7 +151,8 @@ class _Tuner:
         requests = requests_of(self.pair, self.rows.probe, raw=options.raw)
         batch = min(options.batch_size, len(requests))
         passes = measure_passes(self.pair, batch, [1, *(k + 1 for k in lengths)])
-        costs = measure_rounds(self.pair, requests, lengths, self.settings.sampling, batch_size=batch)
+        sampling, drafter = self.settings.sampling, self.settings.drafter
+        costs = measure_rounds(self.pair, requests, lengths, sampling, batch_size=batch, drafter=drafter)
         probes = self.strict.engine(self.pair, self.settings).rollouts(requests)
         gains = length_gains(probes, passes, costs)
         best = best_gain(gains)
@@ -166,10 +172,16 @@ class _Tuner:
         accepted = [flag for rollout in probes for flag in accepted_along(rollout)]
         share = sum(accepted) / len(accepted)
         leaning = [name for name, entry in self.chosen.items() if RULES[entry.rule].leans_on_draft]
-        if leaning and share < WEAK:
+        drafter = self.options.drafter or "model"
+        found = []
+        if share < WEAK:
+            found.append(f"is weak ({share:.0%} of its tokens are the target's)")
+        if drafter.partition(":")[0] in DEDICATED:
+            found.append(f"({drafter}) was made for this target alone")
+        if leaning and found:
             self.warnings.append(
-                f"the drafter is weak ({share:.0%} of its tokens are the target's) and {', '.join(leaning)} lean on "
-                "its confidence: they tend to lose accuracy and to write longer texts with such a drafter"
+                f"the drafter {' and '.join(found)}, and {', '.join(leaning)} lean on its confidence: such rules tend "
+                "to lose accuracy and to write longer texts with such a drafter"
             )
 
     # --- the rule ----------------------------------------------------------------------------------------------------
@@ -244,6 +256,7 @@ class _Tuner:
             threshold=choice.threshold if choice and arbiter else None,
             num_draft_tokens=gain.num_draft_tokens,
             bonus=self.options.bonus,
+            drafter=self.options.drafter or "model",
             sampling=self.settings.sampling,
             provenance=self._provenance(chosen, numbers),
         )

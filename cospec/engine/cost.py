@@ -18,18 +18,23 @@ _REPEATS = 7
 
 @dataclass(frozen=True, slots=True)
 class PassCosts:
-    """Seconds of a draft step and of target passes, ``target_s`` by the number of tokens of a row."""
+    """Seconds of a draft step and of target passes, ``target_s`` by the number of tokens of a row.
 
-    draft_step_s: float
+    A pair without a draft model has no ``draft_step_s``, and no ratio can be asked for.
+    """
+
+    draft_step_s: float | None
     target_s: Mapping[int, float]
 
     @property
     def c_rel(self) -> float:
         """A draft step by a target step of one token: what the acceleration model calls c_rel."""
+        assert self.draft_step_s is not None, "no draft model was measured"
         return self.draft_step_s / self.target_s[1]
 
     def cost_ratio(self, num_draft_tokens: int) -> float:
         """A draft step by a target pass over a whole block: what `Engine` calls its cost ratio."""
+        assert self.draft_step_s is not None, "no draft model was measured"
         return self.draft_step_s / self.target_s[num_draft_tokens + 1]
 
     def verification(self, num_draft_tokens: int) -> float:
@@ -46,26 +51,25 @@ def measure_passes(pair: Pair, batch_size: int, widths: Sequence[int], context: 
     widest = max(widths)
     room = min(pair.draft_context, pair.target_context) - widest
     length = max(1, min(context, room))
-    passes = {("draft", 1): _timed_pass(pair.require_draft("a measured cost"), batch_size, 1, length)}
     target = _Prefilled(pair.target, batch_size, widest, length)
-    passes |= {("target", width): target.timed(width) for width in dict.fromkeys(widths)}
+    passes = {("target", width): target.timed(width) for width in dict.fromkeys(widths)}
+    if pair.draft is not None:
+        passes["draft", 1] = _Prefilled(pair.draft, batch_size, 1, length).timed(1)
     found: dict[tuple[str, int], list[float]] = {key: [] for key in passes}
     for _ in range(_REPEATS + 1):
         for key, once in passes.items():
             found[key].append(once())
     # The first of each pays for first calls.
     medians = {key: statistics.median(times[1:]) for key, times in found.items()}
-    return PassCosts(medians["draft", 1], {width: s for (model, width), s in medians.items() if model == "target"})
+    draft = medians.pop(("draft", 1), None)
+    return PassCosts(draft, {width: seconds for (_, width), seconds in medians.items()})
 
 
 def measure_cost_ratio(pair: Pair, batch_size: int, num_draft_tokens: int, context: int = 128) -> float:
     """Seconds of one draft step by those of a target pass over a block of ``num_draft_tokens``: not c_rel, which
     compares with a target step of one token."""
+    pair.require_draft("a measured cost ratio")
     return measure_passes(pair, batch_size, (num_draft_tokens + 1,), context).cost_ratio(num_draft_tokens)
-
-
-def _timed_pass(model: PreTrainedModel, num_rows: int, width: int, length: int) -> Callable[[], float]:
-    return _Prefilled(model, num_rows, width, length).timed(width)
 
 
 class _Prefilled:

@@ -153,7 +153,7 @@ TARGET = result(
     "target", "++++++----+.", "target", num_rounds=12, num_drafted=0, num_accepted=0, drafted_at=(), accepted_at=()
 )
 CELL = result("cactus:delta=1", "+++-----++-+", "cactus:delta=1", num_tokens=24, timing=SampleTiming(active_s=0.1))
-KEY = CellKey("t", Sampling(0.6), "cactus:delta=1", "cactus", 5, (("delta", 1.0),))
+KEY = CellKey("t", Sampling(0.6), "cactus:delta=1", "cactus", 5, "model", (("delta", 1.0),))
 
 
 def test_a_cell_by_hand_and_by_scipy() -> None:

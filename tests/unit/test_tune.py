@@ -13,6 +13,7 @@ from conftest import family_pair, random_prompts
 from engine_checks import decode
 
 from cospec.engine.cost import PassCosts
+from cospec.engine.drafters import drafter_named
 from cospec.engine.record import Sampling
 from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
@@ -161,7 +162,7 @@ def test_rounds_along_the_text_are_those_of_every_k() -> None:
 def test_gains_by_hand() -> None:
     pair = family_pair("llama", "sdpa")
     probes = decode(pair, "strict", random_prompts(5, 9), num_draft_tokens=4, max_new_tokens=30)
-    rounds = RoundCosts(1.0, {1: 1.5, 2: 2.0, 4: 9.0})
+    rounds = RoundCosts(1.0, {1: 1.5, 2: 2.0, 4: 9.0}, 0.5)
     gains = length_gains(probes, PassCosts(0.5, {1: 1.0, 2: 1.25, 3: 1.5, 5: 4.0}), rounds)
     for entry in gains:
         tokens = sum(len(probe.output_ids) for probe in probes)
@@ -180,7 +181,10 @@ def test_rounds_of_the_engine_are_timed_at_every_k() -> None:
     requests = [Request(i, prompt) for i, prompt in enumerate(random_prompts(5, 9, 7))]
     found = measure_rounds(pair, requests, [1, 3], Sampling(0.8), batch_size=2)
     assert list(found.round_s) == [1, 3]
-    assert min(found.step_s, *found.round_s.values()) > 0
+    assert min(found.step_s, found.c_rel, *found.round_s.values()) > 0
+    # A drafter that copies takes next to no time.
+    copied = measure_rounds(pair, requests, [3], Sampling(0.8), batch_size=2, drafter=drafter_named("ngram"))
+    assert 0 < copied.c_rel < found.c_rel
 
 
 # --- rules on trial --------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class CellKey:
     method: str
     rule: str
     num_draft_tokens: int | None
+    drafter: str | None = "model"
     parameters: tuple[tuple[str, Any], ...] = ()
 
 
@@ -62,6 +63,7 @@ def cell_row(key: CellKey, result: MethodResult, target: MethodResult, c_rel: fl
         "rule": key.rule,
         "parameters": dict(key.parameters),
         "num_draft_tokens": key.num_draft_tokens,
+        "drafter": key.drafter,
         "bonus": result.bonus,
         **{name: _listed(score[name]) for name in _SCORES},
         **_difference(result, target, margin),

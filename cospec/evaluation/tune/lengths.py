@@ -91,9 +91,9 @@ def near_best(gains: Sequence[LengthGain], share: float = 0.02) -> list[int]:
 
 
 def as_json(gains: Sequence[LengthGain], passes: PassCosts, rounds: RoundCosts) -> Mapping[str, Any]:
-    """All that decided K."""
+    """All that decided K; ``c_rel`` with all that the engine does around its passes, whatever drafts."""
     return {
-        "c_rel": passes.c_rel,
+        "c_rel": rounds.c_rel,
         "target_pass": {str(width): seconds / passes.target_s[1] for width, seconds in passes.target_s.items()},
         "step_s": rounds.step_s,
         "lengths": [entry.to_json() for entry in gains],

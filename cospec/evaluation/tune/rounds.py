@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cospec.engine.decode import Engine
-from cospec.engine.record import Bonus, Sampling
+from cospec.engine.drafters import Drafter
+from cospec.engine.record import Sampling
 from cospec.engine.request import Request
 from cospec.engine.rules import rule_named
 from cospec.pair import Pair
@@ -19,10 +20,14 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class RoundCosts:
-    """Seconds of a row's share of a round: ``step_s`` of the target alone, ``round_s`` of strict by K."""
+    """Seconds of a row's share of a round: ``step_s`` of the target alone, ``round_s`` of strict by K.
+
+    ``c_rel`` is the drafter's time per token at the largest K by the target's own time in a step.
+    """
 
     step_s: float
     round_s: Mapping[int, float]
+    c_rel: float
 
 
 def measure_rounds(
@@ -32,34 +37,45 @@ def measure_rounds(
     sampling: Sampling,
     *,
     batch_size: int,
-    bonus: Bonus = "target",
+    drafter: Drafter | None = None,
 ) -> RoundCosts:
-    """Medians of 3 short runs of each, taking turns, on the first ``batch_size`` of ``requests``.
-
-    ``bonus`` is the form whose rounds are timed: an arbitrated bonus drafts one token more.
-    """
+    """Medians of 3 short runs of each, taking turns, on the first ``batch_size`` of ``requests``."""
     rows = requests[:batch_size]
-    found: dict[int, list[float]] = {k: [] for k in (0, *lengths)}
+    found: dict[int, list[_RoundTime]] = {k: [] for k in (0, *lengths)}
     for _ in range(_REPEATS + 1):
         for k, times in found.items():
-            times.append(_round_s(pair, rows, k, sampling, bonus))
+            times.append(_round_time(pair, rows, k, sampling, drafter))
     # The first of each pays for first calls.
-    medians = {k: statistics.median(times[1:]) for k, times in found.items()}
-    return RoundCosts(medians.pop(0), medians)
+    later = {k: times[1:] for k, times in found.items()}
+    whole = {k: statistics.median(time.whole_s for time in times) for k, times in later.items()}
+    step_s, longest = whole.pop(0), max(lengths)
+    draft = statistics.median(time.draft_s for time in later[longest]) / longest
+    return RoundCosts(step_s, whole, draft / statistics.median(time.target_s for time in later[0]))
 
 
-def _round_s(pair: Pair, rows: Sequence[Request], k: int, sampling: Sampling, bonus: Bonus) -> float:
-    """Seconds of a row's share of a round; K = 0 stands for the target alone."""
+@dataclass(frozen=True, slots=True)
+class _RoundTime:
+    """A row's share of a round in seconds: all of it, and its parts."""
+
+    whole_s: float
+    draft_s: float
+    target_s: float
+
+
+def _round_time(pair: Pair, rows: Sequence[Request], k: int, sampling: Sampling, drafter: Drafter | None) -> _RoundTime:
+    """A short run; K = 0 stands for the target alone."""
     engine = Engine(
         pair,
         rule_named("strict" if k else "target"),
+        drafter=drafter if k else None,
         num_draft_tokens=max(k, 1),
-        bonus=bonus if k else None,
         max_new_tokens=_ROUNDS * (k + 1) + (0 if k else _ROUNDS),
         sampling=sampling,
         eos_token_ids=(),
         batch_size=len(rows),
     )
     rollouts = engine.rollouts(rows)
-    seconds = sum(rollout.timings.active_s for rollout in rollouts) - engine.clock.prefill_s
-    return seconds / sum(rollout.num_rounds for rollout in rollouts)
+    timings, num = [rollout.timings for rollout in rollouts], sum(rollout.num_rounds for rollout in rollouts)
+    whole = sum(timing.active_s for timing in timings) - engine.clock.prefill_s
+    draft, target = (sum(getattr(timing, part) for timing in timings) for part in ("draft_s", "target_s"))
+    return _RoundTime(whole / num, draft / num, target / num)
