@@ -79,9 +79,6 @@ class EvalOptions(ProblemOptions):
     keep_rollouts: bool
     against: Path | None
     plot: Path | None
-    pair: Path | None
-    draft: str | None
-    target: str | None
     bonus: Literal["arbitrated", "target", "rule"] | None
     drafter: str | None
     num_draft_tokens: int
@@ -95,9 +92,6 @@ class EvalOptions(ProblemOptions):
     top_p: float
     min_p: float
     repetition_penalty: float
-    device: str | None
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
-    attn: Literal["sdpa", "eager"] | None
     json: bool
 
     def check(self) -> None:
@@ -118,11 +112,6 @@ class EvalOptions(ProblemOptions):
         """ValueError for a margin that is no share."""
         if not 0 < self.margin < 1:
             raise ValueError(f"--margin is {self.margin}: it is a share of the problems, such as 0.02")
-
-    @property
-    def models(self) -> tuple[Path | None, str | None, str | None, str | None, str | None, str | None]:
-        """The options that name the pair, in the order of `read_pair_spec`."""
-        return self.pair, self.draft, self.target, self.device, self.dtype, self.attn
 
     def decoding(self) -> DecodeOptions:
         """The options that decide how texts are decoded."""

@@ -1,11 +1,11 @@
-"""The options that say which problems are solved and how they are judged: of `cospec eval`, `sweep` and `tune`."""
+"""The options that `cospec eval`, `sweep` and `tune` share: which models, which problems, and how these are judged."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -43,7 +43,24 @@ FailedShareOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemOptions:
+class ModelOptions:
+    """The options that name the pair."""
+
+    pair: Path | None
+    draft: str | None
+    target: str | None
+    device: str | None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
+    attn: Literal["sdpa", "eager"] | None
+
+    @property
+    def models(self) -> tuple[Path | None, str | None, str | None, str | None, str | None, str | None]:
+        """These in the order of `read_pair_spec`."""
+        return self.pair, self.draft, self.target, self.device, self.dtype, self.attn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemOptions(ModelOptions):
     """Problems, from tasks or from one file of finished prompts, and their scorer."""
 
     prompts: Path | None

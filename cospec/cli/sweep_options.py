@@ -84,25 +84,14 @@ class SweepOptions(ProblemOptions):
     dry_run: bool
     parquet: bool
     plot: bool
-    pair: Path | None
-    draft: str | None
-    target: str | None
     bonus: Literal["arbitrated", "target", "rule"] | None
     drafter: str | None
     max_new_tokens: int
     eos_token_id: list[int] | None
     stop: list[str] | None
     batch_size: int
-    device: str | None
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
-    attn: Literal["sdpa", "eager"] | None
     json: bool
     given: frozenset[str]
-
-    @property
-    def models(self) -> tuple[Path | None, str | None, str | None, str | None, str | None, str | None]:
-        """The options that name the pair, in the order of `read_pair_spec`."""
-        return self.pair, self.draft, self.target, self.device, self.dtype, self.attn
 
     def resolved(self) -> tuple[SweepOptions, Grid]:
         """The grid of the file or of the options, and the options with its tasks; ValueError for contradictions."""

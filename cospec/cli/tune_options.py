@@ -52,9 +52,6 @@ class TuneOptions(ProblemOptions):
     arbiter: list[str] | None
     confirm: int
     out: Path | None
-    pair: Path | None
-    draft: str | None
-    target: str | None
     bonus: Literal["arbitrated", "target", "rule"] | None
     drafter: str | None
     max_new_tokens: int
@@ -66,15 +63,7 @@ class TuneOptions(ProblemOptions):
     top_p: float
     min_p: float
     repetition_penalty: float
-    device: str | None
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] | None
-    attn: Literal["sdpa", "eager"] | None
     json: bool
-
-    @property
-    def models(self) -> tuple[Path | None, str | None, str | None, str | None, str | None, str | None]:
-        """The options that name the pair, in the order of `read_pair_spec`."""
-        return self.pair, self.draft, self.target, self.device, self.dtype, self.attn
 
     @property
     def lengths(self) -> list[int]:
