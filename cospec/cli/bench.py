@@ -34,6 +34,7 @@ def command(
     raw: RawOption = False,
     arbiter: ArbitersOption = None,
     threshold: ThresholdOption = 0.5,
+    drafter: own.DraftersOption = None,
     batch: own.BatchOption = None,
     max_new_tokens: MaxNewTokensOption = 64,
     num_draft_tokens: NumDraftTokensOption = 5,

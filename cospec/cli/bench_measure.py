@@ -57,14 +57,19 @@ def comparison(bench: Bench, stop: StopSignals) -> dict[str, Any]:
 
 def _contenders(bench: Bench) -> tuple[list[Contender], list[str]]:
     """This engine and transformers at every batch size, and what had to be left out."""
-    from cospec.evaluation.bench.ours import OurContender
+    from cospec.engine.rules import rule_named
+    from cospec.evaluation.bench.ours import STRICT, OurContender
     from cospec.evaluation.bench.transformers_engine import GenerateContender, assisted_refusal
 
-    pair, work, batches = bench.pair, bench.work, bench.options.batches
+    pair, work, batches, strict = bench.pair, bench.work, bench.options.batches, rule_named(STRICT)
     found: list[Contender] = []
     for batch in batches:
         for mode in dict.fromkeys((None, bench.options.compile_mode)):
             found += [OurContender(pair, work, name, rule, batch, mode) for name, rule in bench.rules.items()]
+            found += [
+                OurContender(pair, work, f"{STRICT} {drafter.spec}", strict, batch, mode, drafter=drafter)
+                for drafter in bench.options.drafters()
+            ]
     found += [GenerateContender(pair, work, (batch,)) for batch in batches]
     refusal = assisted_refusal(pair)
     if refusal is None:

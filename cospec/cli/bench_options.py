@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
     from cospec.engine.compiled import CompileMode
+    from cospec.engine.drafters import Drafter
 
 SweepKind = Literal["context", "batch"]
 #: What a sweep can be over, as `cospec.evaluation.bench.sweep` has them.
@@ -22,6 +23,14 @@ _TINY_TASK = "word_problems"
 NumOption = Annotated[
     list[str] | None,
     typer.Option("--num", metavar="[NAME=]N", help="How many problems of each or of one task; left out: 8."),
+]
+DraftersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drafter",
+        metavar="NAME[:PATH][:PARAM=VALUE,...]",
+        help="Strict decoding with this drafter as one more method; repeatable.",
+    ),
 ]
 BatchOption = Annotated[
     list[int] | None, typer.Option("--batch", help="Texts in flight; repeatable; left out: 1 and 8 (in a sweep: 1).")
@@ -60,6 +69,7 @@ class BenchOptions:
     raw: bool
     arbiter: list[str] | None
     threshold: float
+    drafter: list[str] | None
     batch: list[int] | None
     max_new_tokens: int
     num_draft_tokens: int
@@ -92,6 +102,17 @@ class BenchOptions:
         if self.batch or self.sweep:
             return self
         return replace(self, batch=[batch for batch in DEFAULT_BATCHES if batch <= num_prompts])
+
+    def drafters(self) -> list[Drafter]:
+        """The drafters to measure beside the draft model; ValueError for a spec that names none, or one twice."""
+        from cospec.engine.drafters import drafter_named
+
+        found = [drafter_named(spec) for spec in self.drafter or ()]
+        names = ["model", *(drafter.spec for drafter in found)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"--drafter {name} is measured already: drop it")
+        return found
 
     @property
     def sweeps(self) -> tuple[SweepKind, ...]:
@@ -139,6 +160,8 @@ class BenchOptions:
             raise ValueError(f"--sweep {' --sweep '.join(self.sweep or ())}: one of them is there twice, drop it")
         if self.sweep_to is not None and len(self.sweep or ()) != 1:
             raise ValueError("--sweep-to ends one sweep: give exactly one --sweep with it")
+        if self.sweep and self.drafter:
+            raise ValueError("--sweep measures rounds with the draft model, and --drafter has no place in it: drop one")
         if self.sweep and self.vllm_python is not None:
             raise ValueError("--sweep measures this engine's rounds, and --vllm-python has no place in it: drop one")
         if self.sweep and self.compile_mode is not None:

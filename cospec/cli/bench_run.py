@@ -69,6 +69,7 @@ def _check_before_loading(
     from cospec.evaluation.plots import require_matplotlib
 
     options.decoding()
+    options.drafters()
     options.extra_vllm()
     if not options.sweep:
         check_batches(len(rows), options.batches)

@@ -36,6 +36,7 @@ def bench_settings(
         "eos_token_ids": list(work.eos_token_ids),
         "batches": list(options.batches),
         "arbiters": _arbiters(choices),
+        **({"drafters": [drafter.spec for drafter in options.drafters()]} if options.drafter else {}),
         "compile": options.compile_mode,
         "sweep": list(options.sweeps),
         "sweep_to": options.sweep_to,

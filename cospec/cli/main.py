@@ -30,9 +30,10 @@ VERBS = (
     "bench",
     "score",
     "overlap",
-    "datastore",
     "report",
     "doctor",
+    # Groups come last on the page.
+    "datastore",
 )
 
 # What the system refuses (a full disk, a missing file) is for the user to mend.

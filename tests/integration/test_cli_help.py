@@ -158,6 +158,7 @@ def test_doctor_knows_the_ranges_of_the_package() -> None:
 
 def test_every_verb_has_a_help_line() -> None:
     app = build_app()
-    assert [command.name for command in app.registered_commands] == list(VERBS)
+    entries = [*app.registered_commands, *app.registered_groups]
+    assert [entry.name for entry in entries] == list(VERBS)
     assert all(command.callback is not None and command.callback.__doc__ for command in app.registered_commands)
     assert isinstance(app, typer.Typer)

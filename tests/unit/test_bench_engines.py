@@ -13,6 +13,7 @@ from transformers import GenerationConfig
 
 from cospec.arbiter.model import ArbiterScorer, LoraSpec, new_arbiter, separator
 from cospec.engine.decode import Engine
+from cospec.engine.drafters import drafter_named
 from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, rule_named
 from cospec.evaluation.bench.cells import CellKey, Measured, sample_of
@@ -66,6 +67,7 @@ def test_every_engine_writes_what_the_target_alone_writes(pair: Pair, eos: bool)
     wanted = OurContender(pair, work, "target", rule_named("target"), 1).run().output_ids
     assert len({len(ids) for ids in wanted}) == (3 if eos else 1)
     contenders = [OurContender(pair, work, "strict", rule_named("strict"), batch) for batch in (1, 3)]
+    contenders.append(OurContender(pair, work, "n", rule_named("strict"), 3, drafter=drafter_named("ngram")))
     contenders += [GenerateContender(pair, work, (batch,)) for batch in (1, 3)]
     contenders.append(GenerateContender(pair, work, (1, 3), assisted=True))
     for contender in contenders:

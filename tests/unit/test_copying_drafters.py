@@ -14,7 +14,6 @@ import torch
 from conftest import (
     BOS,
     VOCAB_SIZE,
-    family_pair,
     late_ids,
     pair_of,
     random_prompts,
@@ -28,7 +27,7 @@ from hypothesis import strategies as st
 
 from cospec.datastore import build_datastore, suffix_order
 from cospec.engine.decode import Engine
-from cospec.engine.drafters import Drafter, drafter_named
+from cospec.engine.drafters import Drafter, check_use, drafter_named
 from cospec.engine.drafters.datastore import SEPARATOR, Datastore
 from cospec.engine.drafters.ngram import longest_match
 from cospec.engine.metrics import acceptance
@@ -308,9 +307,6 @@ def test_a_datastore_needs_texts_and_a_new_directory(tmp_path: Path) -> None:
 
 
 def test_an_arbiter_needs_the_draft_models_own_tokens() -> None:
-    from cospec.engine.drafters import check_use
-
     with pytest.raises(ValueError, match="rule 'arbiter' judges the draft model's tokens over its cache"):
         check_use(drafter_named("ngram"), arbiter=True, cost_ratio=None)
     check_use(drafter_named("model"), arbiter=True, cost_ratio=0.2)
-    assert family_pair("llama", "sdpa").draft is not None

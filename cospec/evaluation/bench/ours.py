@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cospec.arbiter.model import ArbiterScorer
 from cospec.engine.compiled import CompileMode
 from cospec.engine.decode import Engine
+from cospec.engine.drafters import Drafter
 from cospec.engine.rules import ArbiterRule, Rule
 from cospec.evaluation.bench.cells import OURS, CellKey, Measured
 from cospec.evaluation.bench.forwards import ForwardTimer
@@ -20,7 +21,10 @@ TARGET, STRICT = "target", "strict"
 
 @dataclass(frozen=True, slots=True)
 class OurContender:
-    """A rule in this package's engine; ``method`` is the name it goes by. Compiled, it is an engine of its own."""
+    """A rule in this package's engine; ``method`` is the name it goes by. Compiled, it is an engine of its own.
+
+    ``drafter`` None is the draft model.
+    """
 
     pair: Pair
     work: Workload
@@ -29,6 +33,7 @@ class OurContender:
     batch: int
     compile_mode: CompileMode | None = None
     context: int | None = None
+    drafter: Drafter | None = None
 
     @property
     def keys(self) -> tuple[CellKey, ...]:
@@ -59,6 +64,7 @@ class OurContender:
         return Engine(
             self.pair,
             self.rule,
+            drafter=self.drafter,
             num_draft_tokens=work.num_draft_tokens,
             max_new_tokens=work.max_new_tokens,
             eos_token_ids=work.eos_token_ids,
