@@ -235,7 +235,9 @@ class DecodeOptions:
         if choice.arbiter is None and choice.name != "draft":
             rule = rule_named(choice.name)
             rule.check_sampling(self.sampling)
-            check_bonus(self.bonus if rule.drafts else None, rule)
+            if rule.drafts:
+                check_bonus(self.bonus, rule)
+                rule.check_drafter(self.bonus or rule.default_bonus, one_hot=self.make_drafter().one_hot)
 
     def check_ids(self, pair: Pair) -> None:
         """ValueError for an ending id that the pair's tokenizer does not have."""

@@ -16,6 +16,7 @@ from reference import Uncached
 from torch import Tensor
 
 from cospec.engine.decode import Engine
+from cospec.engine.drafters import drafter_named
 from cospec.engine.metrics import acceptance
 from cospec.engine.record import Bonus, Rollout, Sampling
 from cospec.engine.request import Request
@@ -399,3 +400,31 @@ def test_a_bonus_that_a_rule_does_not_have_is_refused() -> None:
     assert Engine(pair(), rule_named("contrastive"), sampling=SAMPLED).settings.bonus == "rule"
     engine = Engine(pair(), dataclasses.replace(rule_named("contrastive"), alpha=0.2))  # type: ignore[type-var]
     assert engine.settings.rule == "contrastive:alpha=0.2,beta=0.5"
+
+
+# ---- drafters without a distribution -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if not spec.startswith("contrastive")])
+def test_a_batch_equals_its_requests_alone_with_a_copying_drafter(spec: str) -> None:
+    """Blocks of any length, empty ones among them, with one-hot q."""
+    texts = [[5, 6, 7, 5, 6, 7, 5], [9, 9, 9, 9], [11, 12, 13], [4, 8, 4, 8, 4]]
+    requests = [Request(f"r{i}", text) for i, text in enumerate(texts)]
+    changes = {"drafter": drafter_named("ngram"), "sampling": Sampling(0.4)}
+    alone = [trace(engine_of(spec, batch_size=1, **changes).rollouts([request])[0]) for request in requests]
+    found = engine_of(spec, batch_size=4, **changes).rollouts(requests)
+    assert [trace(rollout) for rollout in found] == alone
+    for rollout in found:
+        assert_counters(rollout)
+    lengths = {len(block.draft_ids) for rollout in found for block in rollout.blocks}
+    assert 0 in lengths
+    assert max(lengths) == 3
+
+
+def test_a_gate_writes_the_likeliest_token_also_where_nothing_was_drafted() -> None:
+    """TensorRT-LLM's rule never samples: with a drafter that proposes nothing its text is the greedy one."""
+    prompts = [[5, 6], [9, 10, 11]]
+    settings: dict[str, Any] = {"max_new_tokens": 4, "drafter": drafter_named("ngram:min_match=3")}
+    found = decode(pair(), "trt_relaxed", prompts, sampling=Sampling(2.0), **settings)
+    assert all(not block.draft_ids for rollout in found for block in rollout.blocks)
+    assert outputs(found) == outputs(decode(pair(), "target", prompts, max_new_tokens=4))

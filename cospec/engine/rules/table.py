@@ -28,8 +28,10 @@ def _section(info: RuleInfo) -> list[str]:
         lines.append(f"- Accepts everything: {info.relaxed_point}.")
     lines += [f"- At temperature 0: {info.greedy}.", f"- Drafters: {info.drafters}."]
     if info.make:
-        own = ", or a token of its own law with `--bonus rule`" if info.default.has_own_bonus else ""
-        lines.append(f"- Bonus: {info.default.default_bonus} unless told otherwise{own}.")
+        usual, has_own = info.default.default_bonus, info.default.has_own_bonus
+        lines.append(
+            f"- Bonus: `{usual}` unless told otherwise{'; it has a law of its own (`rule`)' if has_own else ''}."
+        )
     if info.source:
         lines.append(f"- Source: {info.source}.")
     return [*lines, ""]
