@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cospec.pair import Pair
 
 COSTS = "costs.json"
-#: Keys of results by task and method.
+#: Results by task and method.
 _Results = dict[tuple[str, str], "MethodResult"]
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Rules that depart from the target by a bounded amount, whatever the drafter is certain of.
 DEFAULT_RULES = ("cactus", "lenience", "tok_lt")
+#: The same for greedy texts, at which cactus and lenience decide as strict does.
+GREEDY_RULES = ("tok_lt", "fly", "aasd")
 #: Drafters that are part of a target, or trained on one: certain of themselves also where they are wrong.
 DEDICATED = ("mtp", "eagle3")
 #: Below this share of accepted draft tokens a drafter's own certainty is no guide.
@@ -75,7 +77,8 @@ def _candidates(options: TuneOptions) -> dict[str, Chosen]:
     elif options.values:
         raise ValueError("--values is given without --rule or --arbiter: name the methods they are of")
     else:
-        knobs = {name: RULES[name].parameters[0] for name in DEFAULT_RULES}
+        names = DEFAULT_RULES if options.temperature else GREEDY_RULES
+        knobs = {name: RULES[name].parameters[0] for name in names}
         methods = [MethodGrid(rule=name, values={knob.name: list(knob.grid)}) for name, knob in knobs.items()]
     found = choose(Grid(methods=methods))
     if "strict" in found:
@@ -95,6 +98,22 @@ def _split(rows: Sequence[PromptRow], options: TuneOptions) -> _Rows:
         )
     stop = len(shuffled) - options.confirm
     return _Rows(shuffled[: options.probe], shuffled[options.probe : stop], shuffled[stop:])
+
+
+def drafter_warning(share: float, drafter: str, rules: Mapping[str, str]) -> str | None:
+    """What to say of a drafter with this ``share`` of accepted tokens beside ``rules``, candidates' rules by name."""
+    from cospec.engine.rules import RULES
+
+    leaning = [name for name, rule in rules.items() if RULES[rule].leans_on_draft]
+    found = [f"is weak ({share:.0%} of its tokens are the target's)"] if share < WEAK else []
+    if drafter.partition(":")[0] in DEDICATED:
+        found.append(f"({drafter}) was made for this target alone")
+    if not leaning or not found:
+        return None
+    return (
+        f"the drafter {' and '.join(found)}, and {', '.join(leaning)} lean on its confidence: such rules tend to lose "
+        "accuracy and to write longer texts with such a drafter"
+    )
 
 
 class _Tuner:
@@ -166,23 +185,12 @@ class _Tuner:
         return {**as_json(gains, passes, costs), "near_best": near_best(gains)}, best, probes
 
     def _warn_of_drafter(self, probes: Sequence[Rollout]) -> None:
-        from cospec.engine.rules import RULES
         from cospec.evaluation.tune.lengths import accepted_along
 
         accepted = [flag for rollout in probes for flag in accepted_along(rollout)]
-        share = sum(accepted) / len(accepted)
-        leaning = [name for name, entry in self.chosen.items() if RULES[entry.rule].leans_on_draft]
-        drafter = self.options.drafter or "model"
-        found = []
-        if share < WEAK:
-            found.append(f"is weak ({share:.0%} of its tokens are the target's)")
-        if drafter.partition(":")[0] in DEDICATED:
-            found.append(f"({drafter}) was made for this target alone")
-        if leaning and found:
-            self.warnings.append(
-                f"the drafter {' and '.join(found)}, and {', '.join(leaning)} lean on its confidence: such rules tend "
-                "to lose accuracy and to write longer texts with such a drafter"
-            )
+        rules = {name: entry.rule for name, entry in self.chosen.items()}
+        found = drafter_warning(sum(accepted) / len(accepted), self.options.drafter or "model", rules)
+        self.warnings += [found] if found else []
 
     # --- the rule ----------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,12 @@ import pytest
 from conftest import family_pair, random_prompts
 from engine_checks import decode
 
+from cospec.cli.tune_run import DEFAULT_RULES, GREEDY_RULES, drafter_warning
 from cospec.engine.cost import PassCosts
 from cospec.engine.drafters import drafter_named
 from cospec.engine.record import Sampling
 from cospec.engine.request import Request
-from cospec.engine.rules import rule_named
+from cospec.engine.rules import RULES, rule_named
 from cospec.evaluation import EvalSettings, EvalTask, Method
 from cospec.evaluation.scoring import FailureLimit
 from cospec.evaluation.statistics import holm
@@ -185,6 +186,26 @@ def test_rounds_of_the_engine_are_timed_at_every_k() -> None:
     # A drafter that copies takes next to no time.
     copied = measure_rounds(pair, requests, [3], Sampling(0.8), batch_size=2, drafter=drafter_named("ngram"))
     assert 0 < copied.c_rel < found.c_rel
+
+
+def test_default_candidates_exist_and_do_something() -> None:
+    for names, greedy in ((DEFAULT_RULES, False), (GREEDY_RULES, True)):
+        for name in names:
+            info = RULES[name]
+            assert len(info.parameters[0].grid) == 3
+            assert not info.leans_on_draft
+            assert not greedy or info.greedy_kind == "gate"
+
+
+def test_rules_that_lean_on_a_drafter_that_should_not_be_trusted_are_named() -> None:
+    rules = {"cactus:delta=1": "cactus", "cascade_opt:alpha=0": "cascade_opt", "mine": "arbiter"}
+    weak = drafter_warning(0.4, "model", rules)
+    assert weak is not None
+    assert "weak (40%" in weak
+    assert "cascade_opt:alpha=0 lean" in weak
+    assert "made for this target alone" in (drafter_warning(0.8, "eagle3:heads/a", rules) or "")
+    assert drafter_warning(0.8, "model", rules) is None
+    assert drafter_warning(0.1, "mtp", {"cactus:delta=1": "cactus"}) is None
 
 
 # --- rules on trial --------------------------------------------------------------------------------------------------
