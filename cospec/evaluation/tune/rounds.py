@@ -15,7 +15,7 @@ from cospec.pair import Pair
 
 _REPEATS = 3
 #: Rounds of a timed run at least, whatever is accepted.
-_ROUNDS = 3
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def measure_rounds(
 
 @dataclass(frozen=True, slots=True)
 class _RoundTime:
-    """A row's share of a round in seconds: all of it, and its parts."""
+    """A row's share of a round in seconds, in a full batch: all of it, and its parts."""
 
     whole_s: float
     draft_s: float
@@ -69,13 +69,13 @@ def _round_time(pair: Pair, rows: Sequence[Request], k: int, sampling: Sampling,
         rule_named("strict" if k else "target"),
         drafter=drafter if k else None,
         num_draft_tokens=max(k, 1),
-        max_new_tokens=_ROUNDS * (k + 1) + (0 if k else _ROUNDS),
+        max_new_tokens=_ROUNDS * (k + 1) if k else 2 * _ROUNDS,
         sampling=sampling,
         eos_token_ids=(),
         batch_size=len(rows),
     )
-    rollouts = engine.rollouts(rows)
-    timings, num = [rollout.timings for rollout in rollouts], sum(rollout.num_rounds for rollout in rollouts)
-    whole = sum(timing.active_s for timing in timings) - engine.clock.prefill_s
-    draft, target = (sum(getattr(timing, part) for timing in timings) for part in ("draft_s", "target_s"))
-    return _RoundTime(whole / num, draft / num, target / num)
+    # Until the first row ends, the batch is full in every round: rows that stay behind would pay for the empty places.
+    _, first = next(engine.run(rows))
+    timing, num = first.timings, first.num_rounds
+    whole = timing.active_s - timing.prefill_s / len(rows)
+    return _RoundTime(whole / num, timing.draft_s / num, timing.target_s / num)
