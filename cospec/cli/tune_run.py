@@ -173,6 +173,7 @@ class _Tuner:
         sampling, drafter = self.settings.sampling, self.settings.drafter
         costs = measure_rounds(self.pair, requests, lengths, sampling, batch_size=batch, drafter=drafter)
         probes = self.strict.engine(self.pair, self.settings).rollouts(requests)
+        self._warn_of_load(probes)
         gains = length_gains(probes, passes, costs)
         best = best_gain(gains)
         if best.gain <= 1:
@@ -183,6 +184,16 @@ class _Tuner:
         if best.num_draft_tokens == lengths[-1] > 1:
             self.warnings.append(f"K = {lengths[-1]} is the largest that was offered: offer larger ones")
         return {**as_json(gains, passes, costs), "near_best": near_best(gains)}, best, probes
+
+    def _warn_of_load(self, probes: Sequence[Rollout]) -> None:
+        from cospec.evaluation.table import STARVED
+
+        seconds, busy = (sum(getattr(one.timings, name) for one in probes) for name in ("active_s", "cpu_s"))
+        # Where another device does the work there is no processor time.
+        if 0 < busy < STARVED * seconds:
+            self.warnings.append(
+                f"this process had {busy / seconds:.0%} of a core: the machine is busy, and its seconds say little"
+            )
 
     def _warn_of_drafter(self, probes: Sequence[Rollout]) -> None:
         from cospec.evaluation.tune.lengths import accepted_along
