@@ -53,6 +53,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def keys_of(path: str | Path) -> list[str]:
+    """The top-level keys of a YAML file; ValueError as `load_config` raises it."""
+    return [str(key) for key in _read_yaml(path)]
+
+
 # --- the sources -----------------------------------------------------------------------------------------------------
 
 

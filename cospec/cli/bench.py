@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cospec.cli import bench_options as own
-from cospec.cli.eval_options import ArbitersOption, DataOption, TaskOption
+from cospec.cli.eval_options import ArbitersOption
 from cospec.cli.options import (
     AttnOption,
     CompileOption,
@@ -21,6 +21,7 @@ from cospec.cli.options import (
     TargetOption,
     ThresholdOption,
 )
+from cospec.cli.problem_options import DataOption, TaskOption
 
 
 def command(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from inspect import signature
+from typing import Any
+
+import typer
 
 from cospec.cli import eval_options as own
+from cospec.cli import problem_options as problems
+from cospec.cli.decode_option import DecodeFileOption, method_from_file
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -32,26 +37,29 @@ from cospec.cli.options import (
     ThresholdOption,
     TopKOption,
     TopPOption,
+    written,
 )
 
 
 def command(
+    context: typer.Context,
     prompts: PromptsOption = None,
-    task: own.TaskOption = None,
-    data: own.DataOption = None,
-    num: own.NumOption = None,
-    shots: own.ShotsOption = 0,
-    system_prompt: own.SystemPromptOption = None,
+    task: problems.TaskOption = None,
+    data: problems.DataOption = None,
+    num: problems.NumOption = None,
+    shots: problems.ShotsOption = 0,
+    system_prompt: problems.SystemPromptOption = None,
     raw: RawOption = False,
     scorer: ScorerOption = None,
     train_prompts: own.TrainPromptsOption = None,
     methods: own.MethodsOption = "target,draft,strict",
     arbiter: own.ArbitersOption = None,
+    decode: DecodeFileOption = None,
     threshold: ThresholdOption = 0.5,
     repeats: own.RepeatsOption = 1,
-    workers: own.WorkersOption = 1,
-    confirm_run_unsafe_code: own.ConsentOption = False,
-    max_failed_share: own.FailedShareOption = 0.05,
+    workers: problems.WorkersOption = 1,
+    confirm_run_unsafe_code: problems.ConsentOption = False,
+    max_failed_share: problems.FailedShareOption = 0.05,
     margin: own.MarginOption = 0.02,
     oracle_branch: own.OracleOption = 0,
     spot_check: own.SpotCheckOption = 0,
@@ -88,8 +96,15 @@ def command(
     The target alone is always measured, as every other number is read against it. With --out, samples are written as
     they end and are not decoded again by a later run with the same settings.
     """
-    options = own.EvalOptions(**locals())
-    if against is not None and prompts is None and not task:
+    _run({name: value for name, value in locals().items() if name != "context"}, written(context))
+
+
+def _run(given: dict[str, Any], written: frozenset[str]) -> None:
+    """The command, of its parameters by name and those that the user wrote."""
+    if given["decode"] is not None:
+        given = method_from_file(given["decode"], given, written)
+    options = own.EvalOptions(**given)
+    if options.against is not None and options.prompts is None and not options.task:
         _compare_finished(options)
         return
     from cospec.cli.eval_run import run_evaluation
@@ -109,7 +124,7 @@ def _compare_finished(options: own.EvalOptions) -> None:
 def _refuse_all_but(options: own.EvalOptions, allowed: tuple[str, ...]) -> None:
     """ValueError for options that comparing two finished runs would ignore."""
     for name, parameter in signature(command).parameters.items():
-        if name not in allowed and getattr(options, name) != parameter.default:
+        if name not in (*allowed, "context") and getattr(options, name) != parameter.default:
             raise ValueError(
                 f"--{name.replace('_', '-')} has no place in a comparison of two finished runs: name problems with "
                 "--prompts or --task to evaluate first, or drop it"

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import typer
 
+from cospec.cli.decode_option import warn_of_other_pair
 from cospec.cli.eval_options import EvalOptions
 from cospec.cli.eval_report import against_earlier, check_against, check_outputs, read_earlier, report
 from cospec.cli.eval_tasks import LoadedTask, contaminations, load_eval_tasks
@@ -67,6 +68,7 @@ def _run(
     _check_begun(options, loaded)
     decoding = options.decoding()
     pair = load_pair_from_options(*options.models, draft_use=decoding.draft_use(choices.values()))
+    warn_of_other_pair(options.decode, pair)
     decoding.check_ids(pair)
     methods = build_methods(choices, pair, decoding)
     described = describe(pair, decoding, choices, methods) | {
@@ -110,23 +112,7 @@ class _Job:
 
 
 def _settings(options: EvalOptions) -> EvalSettings:
-    from cospec.evaluation import EvalSettings
-
-    decoding = options.decoding()
-    return EvalSettings(
-        num_draft_tokens=decoding.num_draft_tokens,
-        max_new_tokens=decoding.max_new_tokens,
-        sampling=decoding.sampling,
-        eos_token_ids=decoding.eos_token_ids,
-        stop=decoding.stop,
-        cost_ratio=decoding.cost_ratio,
-        drafter=decoding.make_drafter(),
-        batch_size=decoding.batch_size,
-        seed=decoding.seed,
-        repeats=options.repeats,
-        raw=options.raw,
-        workers=options.workers,
-    )
+    return options.decoding().eval_settings(options.repeats, raw=options.raw, workers=options.workers)
 
 
 # --- decoding --------------------------------------------------------------------------------------------------------

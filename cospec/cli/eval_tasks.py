@@ -1,4 +1,4 @@
-"""The problems of `cospec eval`: read by the options, with their scorers, and described for the record of the run."""
+"""The problems of an evaluation: read by the options, with their scorers, and described for the record of the run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cospec.cli.eval_options import EvalOptions
 from cospec.cli.methods import describe_rows
+from cospec.cli.problem_options import ProblemOptions
 from cospec.prompt_rows import PromptRow, common_task, load_prompt_rows
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class LoadedTask:
         return {**self.described, "raw": raw, "prompt_digest": digest(ids)}
 
 
-def load_eval_tasks(options: EvalOptions) -> list[LoadedTask]:
+def load_eval_tasks(options: ProblemOptions) -> list[LoadedTask]:
     """All tasks with their rows; ValueError before any model is loaded for what cannot be scored."""
     if options.prompts is not None:
         loaded = [_from_file(options.prompts, options.scorer)]
@@ -78,7 +78,7 @@ def _scorer_of(task: str) -> str:
     return _required(task_named(task).scorer, task) if is_task(task) else task
 
 
-def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], options: EvalOptions) -> LoadedTask:
+def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], options: ProblemOptions) -> LoadedTask:
     from cospec.task_set import load_task
 
     name, split = split_of(text)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cospec.cli.decode_option import DecodeFileOption, rule_from_file, warn_of_other_pair
 from cospec.cli.options import (
     ArbiterOption,
     AttnOption,
@@ -39,12 +40,14 @@ from cospec.cli.options import (
     TopKOption,
     TopPOption,
     on_interrupt,
+    written,
 )
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
+    from cospec.engine.decode import Engine
     from cospec.engine.record import Rollout
     from cospec.pair import Pair
 
@@ -61,6 +64,7 @@ MeasuredRatioOption = Annotated[
 
 
 def command(
+    context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(metavar="PROMPT", help="One prompt; or use --prompts.")] = None,
     prompts: PromptsOption = None,
     pair: PairOption = None,
@@ -68,6 +72,7 @@ def command(
     target: TargetOption = None,
     rule: RuleOption = None,
     arbiter: ArbiterOption = None,
+    decode: DecodeFileOption = None,
     threshold: ThresholdOption = 0.5,
     bonus: BonusOption = None,
     drafter: DrafterOption = None,
@@ -99,27 +104,38 @@ def command(
     line once it has ended. `--pair tiny` is the bundled pair.
     """
     given, rows = locals(), _rows(prompt, prompts)
-    from cospec.cli import loading
-
-    options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
-    choice = loading.choose_rule(rule, arbiter, threshold)
-    options.check_rule(choice)
-    use = options.draft_use([choice])
-    spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
-    loading.check_passes(compile_mode, packed, spec)
-    if cost_ratio == "auto" and not options.make_drafter().runs_draft_model:
-        raise ValueError(f"--cost-ratio auto measures the draft model, and --drafter {drafter} runs none: drop it")
+    loaded, engine = _load(given, written(context))
     from cospec.evaluation.method import requests_of
 
-    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
-    if cost_ratio == "auto":
-        options = _with_measured_ratio(options, options.over(loaded))
-    engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
     if stream:
         _print_stream(engine.stream(requests), rows, text_only)
     else:
         _print_in_order(engine.run(requests), len(rows), text_of if text_only else line_of)
+
+
+def _load(given: Mapping[str, Any], names: frozenset[str]) -> tuple[Pair, Engine]:
+    """Pair and engine of the command's parameters; ``names`` are those that the user wrote."""
+    from cospec.cli import loading
+
+    decode, cost_ratio = given["decode"], given["cost_ratio"]
+    if decode is not None:
+        given = rule_from_file(decode, given, names)
+    options = loading.decode_options_of({**given, "cost_ratio": _ratio(cost_ratio)})
+    choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
+    options.check_rule(choice)
+    models = [given[name] for name in ("pair", "draft", "target", "device", "dtype", "attn")]
+    use = options.draft_use([choice])
+    loading.check_passes(given["compile_mode"], given["packed"], loading.read_pair_spec(*models, draft_use=use))
+    if cost_ratio == "auto" and not options.make_drafter().runs_draft_model:
+        raise ValueError(
+            f"--cost-ratio auto measures the draft model, and drafter {options.drafter} runs none: drop --cost-ratio"
+        )
+    pair = loading.load_pair_from_options(*models, draft_use=use)
+    warn_of_other_pair(decode, pair)
+    if cost_ratio == "auto":
+        options = _with_measured_ratio(options, options.over(pair))
+    return pair, options.engine(pair, loading.rule_from_options(choice, pair))
 
 
 def _ratio(text: str | None) -> float | None:

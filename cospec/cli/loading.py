@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cospec.engine.drafters import Drafter
     from cospec.engine.record import Bonus, Sampling
     from cospec.engine.rules import Rule
+    from cospec.evaluation import EvalSettings
     from cospec.pair import Pair, PairSpec
 
 # --- the pair --------------------------------------------------------------------------------------------------------
@@ -221,6 +222,25 @@ class DecodeOptions:
         if not use and self.drafter is not None:
             raise ValueError("--drafter is given, but nothing here drafts: drop --drafter")
         return "needed" if "needed" in use else "none" if use else "optional"
+
+    def eval_settings(self, repeats: int, *, raw: bool, workers: int) -> EvalSettings:
+        """The same for methods side by side; each method has its own bonus."""
+        from cospec.evaluation import EvalSettings
+
+        return EvalSettings(
+            num_draft_tokens=self.num_draft_tokens,
+            max_new_tokens=self.max_new_tokens,
+            sampling=self.sampling,
+            eos_token_ids=self.eos_token_ids,
+            stop=self.stop,
+            cost_ratio=self.cost_ratio,
+            drafter=self.make_drafter(),
+            batch_size=self.batch_size,
+            seed=self.seed,
+            repeats=repeats,
+            raw=raw,
+            workers=workers,
+        )
 
     def check_rule(self, choice: RuleChoice) -> None:
         """ValueError for a rule that does not go with these settings; needs no models."""

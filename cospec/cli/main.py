@@ -25,6 +25,8 @@ VERBS = (
     "rollout",
     "label",
     "eval",
+    "sweep",
+    "tune",
     "bench",
     "score",
     "overlap",

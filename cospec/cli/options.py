@@ -133,6 +133,12 @@ PenaltyOption = Annotated[
 RawOption = Annotated[bool, typer.Option("--raw", help="Take prompts as plain text: no chat template.")]
 
 
+def written(context: typer.Context) -> frozenset[str]:
+    """The names of the parameters that the user wrote on the command line, whatever their values."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
+
+
 #: Whether the draft model is needed, left to the user, or would be loaded for nothing.
 DraftUse = Literal["needed", "optional", "none"]
 

@@ -130,17 +130,18 @@ def run_method(
         for index, rollout in method.engine(pair, settings, repeat).run(requests):
             decoded.append((rows[index], rollout))
             if len(decoded) == at_once:
-                yield _judged(decoded, method, task, settings, repeat)
+                yield judged_rollouts(decoded, method, task, settings, repeat)
                 decoded = []
     except KeyboardInterrupt:
-        yield _judged(decoded, method, task, settings, repeat)
+        yield judged_rollouts(decoded, method, task, settings, repeat)
         raise
-    yield _judged(decoded, method, task, settings, repeat)
+    yield judged_rollouts(decoded, method, task, settings, repeat)
 
 
-def _judged(
+def judged_rollouts(
     decoded: Sequence[tuple[PromptRow, Rollout]], method: Method, task: EvalTask, settings: EvalSettings, repeat: int
 ) -> list[Judged]:
+    """The verdicts of decoded rows, as many at once as the settings allow."""
     texts = [rollout.text for _, rollout in decoded]
     verdicts = score_all(task, texts, [row for row, _ in decoded], settings.workers)
     reward = settings.reward if method.is_arbiter else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from cospec.engine.metrics import ratio
+from cospec.engine.metrics import Acceptance, ratio
 from cospec.engine.record import Bonus
 from cospec.evaluation.comparison import Interval, Outcomes, mean_ratio, share_of, sums_by_problem
 from cospec.evaluation.resampling import Floats, bootstrap_interval
@@ -21,7 +21,7 @@ class MethodScore:
     ``right`` and ``num`` count scored samples; those whose scorer failed are in ``num_failed`` only. ``accuracy`` is
     their ratio, which is pass@1 averaged over repeats. Ratios of tokens, rounds and decisions are ratios of sums over
     all samples and None where there is nothing to divide by. ``keep_rate`` needs a mismatch, ``mean_reward`` is for
-    arbiters.
+    arbiters. Names and definitions of acceptance are vLLM's, see `Acceptance`.
     """
 
     right: int
@@ -39,6 +39,10 @@ class MethodScore:
     tokens_per_round_ci95: Interval | None
     target_passes_per_token: float | None
     acceptance_rate: float | None
+    l_accept: float | None
+    mean_acceptance_length: float | None
+    acceptance_by_position: tuple[float, ...]
+    accepted_lengths: tuple[int, ...]
     keep_rate: float | None
     mean_reward: float | None
     truncated: float | None
@@ -80,10 +84,9 @@ class MethodResult:
         """Right or not by key, without the samples whose scorer failed."""
         return {sample.key: sample.verdict == "right" for sample in self.samples if not sample.is_failure}
 
-    @property
-    def tokens_per_round(self) -> float | None:
-        """Output tokens by rounds, the bonus included; a round is one target pass."""
-        return ratio(sum(s.num_tokens for s in self.samples), sum(s.num_rounds for s in self.samples))
+    def acceptance(self) -> Acceptance:
+        """The sums over all samples."""
+        return acceptance_of(self.samples)
 
     def sums(self, *names: str) -> Floats:
         """One row per problem, (n, len(names)): the sums over its repeats of these counters."""
@@ -91,9 +94,7 @@ class MethodResult:
 
     def score(self) -> MethodScore:
         """The numbers that need no clock."""
-        samples, accuracy = self.samples, share_of(self.outcomes)
-        tokens, rounds = (sum(getattr(s, name) for s in samples) for name in ("num_tokens", "num_rounds"))
-        mismatches, kept = (sum(getattr(s, name) for s in samples) for name in ("num_mismatches", "num_kept"))
+        samples, accuracy, sums = self.samples, share_of(self.outcomes), self.acceptance()
         rewards = [sample.reward for sample in samples if sample.reward is not None]
         interval = bootstrap_interval(self.sums("num_tokens", "num_rounds"), mean_ratio)
         return MethodScore(
@@ -104,17 +105,21 @@ class MethodResult:
             num_no_answer=sum(sample.verdict == "no_answer" for sample in samples),
             num_failed=len(samples) - accuracy.num,
             num_timeout=sum(sample.verdict == "timeout" for sample in samples),
-            num_tokens=tokens,
-            num_rounds=rounds,
-            num_mismatches=mismatches,
-            num_kept=kept,
-            tokens_per_round=self.tokens_per_round,
+            num_tokens=sums.num_tokens,
+            num_rounds=sums.num_rounds,
+            num_mismatches=sums.num_mismatches,
+            num_kept=sums.num_kept,
+            tokens_per_round=sums.tokens_per_round,
             tokens_per_round_ci95=interval,
-            target_passes_per_token=None if self.rule == "draft" else ratio(rounds, tokens),
-            acceptance_rate=ratio(sum(s.num_accepted for s in samples), sum(s.num_drafted for s in samples)),
-            keep_rate=ratio(kept, mismatches),
+            target_passes_per_token=None if self.rule == "draft" else ratio(sums.num_rounds, sums.num_tokens),
+            acceptance_rate=sums.acceptance_rate,
+            l_accept=sums.l_accept,
+            mean_acceptance_length=sums.mean_acceptance_length,
+            acceptance_by_position=tuple(sums.acceptance_by_position),
+            accepted_lengths=tuple(sums.accepted_lengths),
+            keep_rate=sums.keep_rate,
             mean_reward=ratio(sum(rewards), len(rewards)),
-            truncated=ratio(sum(sample.finish_reason == "length" for sample in samples), len(samples)),
+            truncated=ratio(sums.num_truncated, len(samples)),
             repetitive=ratio(sum(sample.repetitive for sample in samples), len(samples)),
         )
 
@@ -185,6 +190,19 @@ class Evaluation:
             for results in zip(*(task.results for task in self.tasks), strict=True)
         ]
         return TaskResult("all", tuple(joined))
+
+
+def acceptance_of(samples: Sequence[Sample]) -> Acceptance:
+    """The sums of acceptance over these samples."""
+    names = ("num_tokens", "num_rounds", "num_drafted", "num_accepted", "num_mismatches", "num_kept")
+    drafted = _added(sample.drafted_at for sample in samples)
+    return Acceptance(
+        num_rollouts=len(samples),
+        num_truncated=sum(sample.finish_reason == "length" for sample in samples),
+        num_drafts=drafted[0] if drafted else 0,
+        accepted_at=_added(sample.accepted_at for sample in samples),
+        **{name: sum(getattr(sample, name) for sample in samples) for name in names},
+    )
 
 
 def _added(columns: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from cospec.evaluation.acceleration import acceleration_of, c_rel_of, steps_of
 from cospec.evaluation.comparison import Outcomes, Share, lost, non_nested, recovered, solved_by_neither_alone, union
 from cospec.evaluation.macro import macro_accuracy, macro_cost
 from cospec.evaluation.paired import MARGIN, PairedAccuracy, Ratio, paired_accuracy, paired_cost, paired_rounds
@@ -78,7 +79,7 @@ def _block(task: TaskResult, k: int, paired: Mapping[str, PairedAccuracy], adjus
     return {
         "n": task.num_problems,
         "k": k,
-        "methods": {r.name: _method(r, task, paired.get(r.name), adjusted.get(r.name)) for r in task.results},
+        "methods": {r.name: _method(r, task, k, paired.get(r.name), adjusted.get(r.name)) for r in task.results},
         "union_accuracy": both.share if both else None,
         "non_nested": only_draft.count if only_draft else None,
         "recovered_share": {name: share["recovered"]["share"] for name, share in arbiters.items()},
@@ -110,7 +111,7 @@ def _share(share: Share | None) -> dict[str, Any] | None:
 
 
 def _method(
-    result: MethodResult, task: TaskResult, paired: PairedAccuracy | None, adjusted: tuple[float, float] | None
+    result: MethodResult, task: TaskResult, k: int, paired: PairedAccuracy | None, adjusted: tuple[float, float] | None
 ) -> dict[str, Any]:
     strict, target = task.by_rule("strict"), task.by_rule("target")
     numbers = _plain(result.score())
@@ -130,8 +131,19 @@ def _method(
         "by_risk": _by_risk(result),
         "timing": _plain(result.timing())
         | _ratio("speed_ratio", cost.speed if cost else None)
-        | _ratio("time_ratio", cost.time if cost else None),
+        | _ratio("time_ratio", cost.time if cost else None)
+        | {"model": _acceleration(result, target, k) if target else None},
     }
+
+
+def _acceleration(result: MethodResult, target: MethodResult, k: int) -> dict[str, Any] | None:
+    """The acceleration model with c_rel as it was in this run."""
+    num_steps = steps_of(k, result.bonus)
+    c_rel = c_rel_of(result, target, num_steps)
+    found = acceleration_of(result, target, num_steps, c_rel)
+    if found is None:
+        return None
+    return {"c_rel": c_rel, "speedup": found.speedup, "length_factor": found.length, "round_factor": found.rounds}
 
 
 def _paired(paired: PairedAccuracy | None, adjusted: tuple[float, float] | None) -> dict[str, Any] | None:

@@ -64,57 +64,58 @@ def wide_console(width: int) -> Console:
 
 def _print_task(name: str, task: Mapping[str, Any], num_tasks: int, console: Console) -> None:
     title = f"{name}: {task['n']} problems, {task['k']} draft tokens a round"
-    table = _table(title, [column for column in _COLUMNS if num_tasks > 1 or column != "p adj."])
+    shown = table(title, [column for column in _COLUMNS if num_tasks > 1 or column != "p adj."])
     for method_name, method in task["methods"].items():
         cells = _row(method_name, method)
-        table.add_row(
+        shown.add_row(
             *(cell for column, cell in zip(_COLUMNS, cells, strict=True) if num_tasks > 1 or column != "p adj.")
         )
-    console.print(table)
+    console.print(shown)
     for line in lines(task):
         console.print(line, highlight=False, soft_wrap=True)
 
 
 def _print_macro(macro: Mapping[str, Any], console: Console) -> None:
-    table = _table(f"mean of {macro['num_tasks']} tasks (ratios: geometric mean)", _MACRO_COLUMNS)
+    shown = table(f"mean of {macro['num_tasks']} tasks (ratios: geometric mean)", _MACRO_COLUMNS)
     for name, method in macro["methods"].items():
-        table.add_row(
+        shown.add_row(
             name,
-            _percent(method["accuracy"], method["ci95"]),
-            _percent(method["difference"], method["difference_ci95"], signed=True),
-            _p(method["p"]),
-            _number(method["timing"]["speed_ratio"], interval=method["timing"]["speed_ratio_ci95"]),
-            _number(method["length_ratio"], interval=method["length_ratio_ci95"]),
+            percent(method["accuracy"], method["ci95"]),
+            percent(method["difference"], method["difference_ci95"], signed=True),
+            p_value(method["p"]),
+            number(method["timing"]["speed_ratio"], interval=method["timing"]["speed_ratio_ci95"]),
+            number(method["length_ratio"], interval=method["length_ratio_ci95"]),
         )
-    console.print(table)
+    console.print(shown)
 
 
 def print_against(compared: Mapping[str, Any]) -> None:
     """Print two runs side by side: what the new one gains or loses, by task and method."""
     console = wide_console(_WIDTH)
     for task, methods in compared["tasks"].items():
-        table = _table(f"{task}: {compared['new']} against {compared['old']}", _AGAINST_COLUMNS)
+        shown = table(f"{task}: {compared['new']} against {compared['old']}", _AGAINST_COLUMNS)
         for name, method in methods.items():
             timing = method["timing"] or {"speed_ratio": None, "speed_ratio_ci95": None}
-            table.add_row(
+            shown.add_row(
                 name,
                 f"+{method['gained']} -{method['lost']} of {method['num_problems']}",
-                _percent(method["difference"], method["ci95"], signed=True),
-                _p(method["p"]),
-                _p(method["p_adjusted"]),
-                _number(timing["speed_ratio"], interval=timing["speed_ratio_ci95"]),
-                _number(method["length_ratio"], interval=method["length_ratio_ci95"]),
+                percent(method["difference"], method["ci95"], signed=True),
+                p_value(method["p"]),
+                p_value(method["p_adjusted"]),
+                number(timing["speed_ratio"], interval=timing["speed_ratio_ci95"]),
+                number(method["length_ratio"], interval=method["length_ratio_ci95"]),
             )
-        console.print(table)
+        console.print(shown)
     for line in [*compared["differences"], *(f"only in one run: {name}" for name in compared["left_out"])]:
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+def table(title: str, columns: Sequence[str]) -> Table:
+    """An empty table; the first column is of names."""
+    empty = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
-    return table
+        empty.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    return empty
 
 
 def _row(name: str, method: Mapping[str, Any]) -> list[str]:
@@ -122,15 +123,15 @@ def _row(name: str, method: Mapping[str, Any]) -> list[str]:
     return [
         name,
         f"{method['right']}/{method['num']}" + (f" ({failed} failed)" if failed else ""),
-        _percent(method["accuracy"], method["ci95"]),
-        _p(method["p_vs_target"]),
-        _p(method["p_adjusted"]),
-        _number(method["tokens_per_round"]),
-        _number(method["target_passes_per_token"], 3),
-        _number(timing["speed_ratio"], interval=None if method["rule"] == "target" else timing["speed_ratio_ci95"]),
-        _number(method["length_ratio"]),
-        _number(method["keep_rate"]),
-        _number(method.get("mean_reward"), 3),
+        percent(method["accuracy"], method["ci95"]),
+        p_value(method["p_vs_target"]),
+        p_value(method["p_adjusted"]),
+        number(method["tokens_per_round"]),
+        number(method["target_passes_per_token"], 3),
+        number(timing["speed_ratio"], interval=None if method["rule"] == "target" else timing["speed_ratio_ci95"]),
+        number(method["length_ratio"]),
+        number(method["keep_rate"]),
+        number(method.get("mean_reward"), 3),
     ]
 
 
@@ -174,8 +175,20 @@ def _claims(method: Mapping[str, Any]) -> list[str]:
     ratio, interval = method["timing"]["speed_ratio"], method["timing"]["speed_ratio_ci95"]
     if method["rule"] != "target" and ratio is not None and ratio <= 1:
         slower = "slower than" if interval and interval[1] < 1 else "no faster than"
-        found.append(f"{slower} the target alone ({_number(ratio, interval=interval)} times its tokens/s)")
-    return found
+        found.append(f"{slower} the target alone ({number(ratio, interval=interval)} times its tokens/s)")
+    return found + _modelled(method["timing"])
+
+
+def _modelled(timing: Mapping[str, Any]) -> list[str]:
+    """The acceleration model beside the clock; records of earlier versions have none."""
+    model = timing.get("model")
+    if not model or model["c_rel"] is None:
+        return []
+    return [
+        f"modelled speed-up {number(model['speedup'])} = length {number(model['length_factor'])} x rounds "
+        f"{number(model['round_factor'])} at c_rel {number(model['c_rel'], 3)}; by the clock "
+        f"{number(timing['time_ratio'], interval=timing['time_ratio_ci95'])}"
+    ]
 
 
 def _accuracy_claim(compared: Mapping[str, Any]) -> str:
@@ -187,7 +200,7 @@ def _accuracy_claim(compared: Mapping[str, Any]) -> str:
         f"{100 * compared['difference']:+.1f} points against the target [{low:+.1f}, {high:+.1f}], half-width "
         f"{100 * compared['half_width']:.1f} (+{compared['gained']} -{compared['lost']} on {compared['num_problems']} "
         f"problems); {shown}non-inferior at a margin of {100 * compared['margin']:g} points "
-        f"(p {_p(compared['p_inferior_adjusted'])}){power}"
+        f"(p {p_value(compared['p_inferior_adjusted'])}){power}"
     )
 
 
@@ -216,13 +229,15 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def _number(value: float | None, digits: int = 2, interval: Sequence[float] | None = None) -> str:
+def number(value: float | None, digits: int = 2, interval: Sequence[float] | None = None) -> str:
+    """A number as a cell shows it, with its interval."""
     if value is None:
         return "-"
     return f"{value:.{digits}f}" + (f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]" if interval else "")
 
 
-def _percent(value: float | None, interval: Sequence[float] | None, signed: bool = False) -> str:
+def percent(value: float | None, interval: Sequence[float] | None, signed: bool = False) -> str:
+    """A share in percent, with its interval."""
     if value is None:
         return "-"
     sign = "+" if signed else ""
@@ -230,7 +245,8 @@ def _percent(value: float | None, interval: Sequence[float] | None, signed: bool
     return f"{100 * value:{sign}.1f}{bounds}"
 
 
-def _p(value: float | None) -> str:
+def p_value(value: float | None) -> str:
+    """A p-value."""
     return "-" if value is None else f"{value:.2g}"
 
 

@@ -1,0 +1,209 @@
+"""The options of `cospec sweep`: how a grid is spelt on the command line, and which contradict a grid file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from cospec.cli.problem_options import ProblemOptions
+
+if TYPE_CHECKING:
+    from cospec.cli.loading import DecodeOptions
+    from cospec.evaluation.sweep.grid import Grid, MethodGrid
+
+GridOption = Annotated[
+    Path | None, typer.Option("--grid", metavar="GRID.yaml", help="The grid as a file: docs/sweep.md has its keys.")
+]
+RulesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        "--methods",
+        metavar="SPEC[ SPEC...]",
+        help="Rules, such as strict or cactus:delta=0.25; several with spaces, or by repeating the option.",
+    ),
+]
+ValuesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--values",
+        metavar="RULE:PARAM=V,V,...",
+        help="Values of a parameter of a rule that --rule names, or of `arbiter:threshold`; repeatable.",
+    ),
+]
+LengthsOption = Annotated[
+    str, typer.Option("--num-draft-tokens", metavar="K,K,...", help="Draft tokens a round, with commas.")
+]
+TemperaturesOption = Annotated[
+    str, typer.Option("--temperature", metavar="T,T,...", help="Temperatures, with commas; 0 is greedy.")
+]
+CRelOption = Annotated[
+    float | None,
+    typer.Option("--c-rel", metavar="RATIO", help="Model speeds at this cost of a draft step; left out: measure it."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the cells and the work there is; decode nothing.")]
+ParquetOption = Annotated[bool, typer.Option("--parquet", help="Write the table as Parquet too.")]
+PlotOption = Annotated[bool, typer.Option("--plot", help="Draw accuracy against both speed-ups.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="RUN_DIR", help="Directory for table and samples; a stopped sweep goes on."),
+]
+
+#: What a grid file may hold, and the options that say the same.
+_IN_FILE = {
+    "methods": ("rule", "values", "arbiter"),
+    "num_draft_tokens": ("num_draft_tokens",),
+    "samplings": ("temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
+    "tasks": ("task",),
+    "num": ("num",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions(ProblemOptions):
+    """All options of the command under the names of its parameters; ``given`` are those that the user wrote."""
+
+    grid: Path | None
+    rule: list[str] | None
+    values: list[str] | None
+    arbiter: list[str] | None
+    num_draft_tokens: str
+    temperature: str
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    repeats: int
+    margin: float
+    c_rel: float | None
+    out: Path | None
+    dry_run: bool
+    parquet: bool
+    plot: bool
+    bonus: Literal["arbitrated", "target", "rule"] | None
+    drafter: str | None
+    max_new_tokens: int
+    eos_token_id: list[int] | None
+    stop: list[str] | None
+    batch_size: int
+    json: bool
+    given: frozenset[str]
+
+    def resolved(self) -> tuple[SweepOptions, Grid]:
+        """The grid of the file or of the options, and the options with its tasks; ValueError for contradictions."""
+        from cospec.config import load_config
+        from cospec.evaluation.sweep.grid import Grid
+
+        if self.grid is None:
+            return self, self._grid()
+        refuse_both(self.grid, _IN_FILE, self.given)
+        grid = load_config(Grid, self.grid, [])
+        filled = replace(self, task=grid.tasks or self.task, num=grid.num or self.num)
+        return filled, grid
+
+    def check(self) -> None:
+        """ValueError for options that contradict each other; loads nothing."""
+        self.check_problems()
+        if self.out is None and not self.dry_run:
+            raise ValueError("a sweep is long work and writes as it goes: add --out RUN_DIR")
+        if self.out is not None and self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"--out {self.out} is a file: name a directory")
+        if not 0 < self.margin < 1:
+            raise ValueError(f"--margin is {self.margin}: it is a share of the problems, such as 0.02")
+        if self.c_rel is not None and not 0 < self.c_rel < float("inf"):
+            raise ValueError(f"--c-rel is {self.c_rel}: it is a draft step's time by a target step's, above 0")
+
+    def _grid(self) -> Grid:
+        from cospec.evaluation.sweep.grid import Grid, SamplingGrid
+
+        samplings = []
+        for temperature in _numbers("--temperature", self.temperature, float):
+            # A greedy token is not drawn: what narrows the draw is for the temperatures above 0.
+            drawn = {"top_k": self.top_k, "top_p": self.top_p, "min_p": self.min_p} if temperature else {}
+            samplings.append(SamplingGrid(temperature, repetition_penalty=self.repetition_penalty, **drawn))  # type: ignore[arg-type]
+        if not any(sampling.temperature for sampling in samplings):
+            for name in ("top_k", "top_p", "min_p"):
+                if name in self.given:
+                    option = "--" + name.replace("_", "-")
+                    raise ValueError(f"{option} is for temperatures above 0, and there is none: drop it, or add one")
+        return Grid(
+            methods=methods_of(self.rule or [], self.values or [], self.arbiter or []),
+            num_draft_tokens=_numbers("--num-draft-tokens", self.num_draft_tokens, int),
+            samplings=samplings,
+        )
+
+    def decoding(self) -> DecodeOptions:
+        """The options that all cells share; sampling and K are each group's own."""
+        from cospec.cli.loading import decode_options_of
+
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        own = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+        return decode_options_of(values | own | {"num_draft_tokens": 1, "cost_ratio": None})
+
+
+def refuse_both(file: Path, keys: dict[str, tuple[str, ...]], given: Collection[str]) -> None:
+    """ValueError naming both places of what is said by a key of the file and by an option."""
+    from cospec.config import keys_of
+
+    for key in keys_of(file):
+        for name in keys.get(key, ()):
+            if name in given:
+                option = "--" + name.replace("_", "-")
+                raise ValueError(f"{option} is given and {file} has `{key}`, which says the same: drop one of the two")
+
+
+def methods_of(rules: Sequence[str], values: Sequence[str], arbiters: Sequence[str]) -> list[MethodGrid]:
+    """The methods of a grid as the options spell them; ValueError for values of a method that is not there."""
+    from cospec.evaluation.sweep.grid import MethodGrid
+
+    specs = [spec for text in rules for spec in text.split()]
+    if not specs and not arbiters:
+        raise ValueError("no methods: name rules with --rule, arbiters with --arbiter, or a grid with --grid")
+    found = {spec: dict[str, list[Any]]() for spec in (*specs, *(["arbiter"] if arbiters else []))}
+    for text in values:
+        spec, parameter, given = _split_values(text)
+        if spec not in found:
+            raise ValueError(f"--values {text}: no method is called {spec!r}; there are {', '.join(found)}")
+        if parameter in found[spec]:
+            raise ValueError(f"--values {text}: {spec} has values of {parameter} already: drop one of the two")
+        found[spec][parameter] = given
+    grids = [MethodGrid(rule=spec, values=found[spec]) for spec in dict.fromkeys(specs)]
+    if len(grids) < len(specs):
+        twice = next(spec for spec in specs if specs.count(spec) > 1)
+        raise ValueError(f"--rule names {twice} twice: drop one")
+    for text in arbiters:
+        name, directory = _named(text)
+        grids.append(MethodGrid(arbiter=directory, name=name, values=found["arbiter"]))
+    return grids
+
+
+def _split_values(text: str) -> tuple[str, str, list[Any]]:
+    """`RULE:PARAM=V,V`; the rule may have parameters of its own before the last comma: `fly:window=6,theta=0.1,0.3`."""
+    head, equals, given = text.rpartition("=")
+    cut = max(head.rfind(":"), head.rfind(","))
+    spec, parameter = head[:cut], head[cut + 1 :].strip()
+    values = [value.strip() for value in given.split(",")]
+    if not equals or cut < 1 or not parameter or not all(values):
+        raise ValueError(f"--values {text!r}: write RULE:PARAM=V,V, such as cactus:delta=0.1,0.25,1")
+    return spec, parameter, values
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    name, equals, directory = text.partition("=")
+    if equals and not Path(text).exists():
+        if not name or not directory:
+            raise ValueError(f"--arbiter {text!r}: write DIR or NAME=DIR")
+        return name, directory
+    return None, text
+
+
+def _numbers(option: str, text: str, kind: type[Any]) -> list[Any]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        what = "whole numbers" if kind is int else "numbers"
+        raise ValueError(f"{option} is {text!r}: write {what} with commas, such as 3,5,10") from None

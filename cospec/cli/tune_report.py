@@ -1,0 +1,86 @@
+"""What `cospec tune` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from cospec.cli.tune_options import TuneOptions
+from cospec.jsonl import dumps
+
+_LENGTH_COLUMNS = ("K", "tokens/round", "target pass\nover the block", "round\nin target steps", "gain\n[95 % CI]")
+_RACE_COLUMNS = (
+    "candidate",
+    "outcome",
+    "problems",
+    "minus target, points\n[always valid 95 %]",
+    "p: loses the\nbudget or more",
+    "speed-up\nover strict",
+    "tokens\n/round",
+    "loops, %",
+)
+
+
+def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
+    """The choice and what it rests on, as tables or as JSON; warnings go to stderr."""
+    for line in numbers["warnings"]:
+        typer.echo(f"cospec: warning: {line}", err=True)
+    if options.json:
+        typer.echo(dumps(numbers))
+        return
+    _show_lengths(numbers)
+    if numbers["race"]:
+        _show_race(numbers["race"])
+    if numbers["confirm"]:
+        _show_confirm(numbers["confirm"])
+    texts = sum(numbers["num_texts"].values())
+    kept = f" in {options.out}" if options.out else ""
+    typer.echo(f"chosen{kept}: {numbers['rule']}, K = {numbers['num_draft_tokens']}, from {texts} texts")
+
+
+def _show_lengths(numbers: Mapping[str, Any]) -> None:
+    from cospec.evaluation.table import number, table, wide_console
+
+    found, console = numbers["lengths"], wide_console(100)
+    shown = table(f"strict on {numbers['task']}: c_rel {number(found['c_rel'], 3)}", _LENGTH_COLUMNS)
+    for row in found["lengths"]:
+        shown.add_row(
+            str(row["num_draft_tokens"]),
+            number(row["tokens_per_round"]),
+            number(row["verification"]),
+            number(row["round_cost"]),
+            number(row["gain"], interval=row["gain_ci95"]),
+        )
+    console.print(shown)
+    near = ", ".join(map(str, found["near_best"]))
+    console.print(f"best K: {numbers['num_draft_tokens']}; within 2 % of it: {near}", highlight=False)
+
+
+def _show_race(race: Mapping[str, Any]) -> None:
+    from cospec.evaluation.table import number, p_value, percent, table, wide_console
+
+    title = f"budget {race['budget']:g} points at {race['confidence']:.0%}: {race['num_problems']} problems"
+    shown = table(title, _RACE_COLUMNS)
+    for row in race["candidates"]:
+        shown.add_row(
+            row["name"],
+            row["outcome"],
+            str(row["num_problems"]),
+            percent(row["difference"], row["bounds"], signed=True),
+            p_value(row["p_loses"]),
+            number(row["speedup"]),
+            number(row["tokens_per_round"]),
+            percent(row["repetitive"], None),
+        )
+    wide_console(132).print(shown)
+
+
+def _show_confirm(found: Mapping[str, Any]) -> None:
+    low, high = (100 * bound for bound in found["ci95"])
+    verdict = "is ruled out" if low > -100 * found["margin"] else "cannot be ruled out"
+    typer.echo(
+        f"on {found['num_problems']} fresh problems: {100 * found['difference']:+.1f} points against the target "
+        f"[{low:+.1f}, {high:+.1f}]; a loss of {100 * found['margin']:g} points {verdict}"
+    )

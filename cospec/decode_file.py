@@ -1,0 +1,55 @@
+"""Decode configs: the rule, K and sampling that `cospec tune` chose, as a file that decoding commands accept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from cospec.config import load_config, to_yaml
+from cospec.engine.record import Sampling
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """How to decode: a rule's spec, or an arbiter's directory with its threshold and a digest of its files.
+
+    ``bonus`` None is the rule's usual form; ``drafter`` is a spec as `--drafter` takes it. ``provenance`` says what the
+    choice rests on; nothing reads it but people, and the warning about another pair.
+    """
+
+    rule: str = "strict"
+    arbiter: str | None = None
+    arbiter_digest: str | None = None
+    threshold: float | None = None
+    num_draft_tokens: int = 5
+    bonus: Literal["arbitrated", "target", "rule"] | None = None
+    drafter: str = "model"
+    sampling: Sampling = field(default_factory=Sampling)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.arbiter is None) != (self.rule != "arbiter"):
+            raise ValueError(
+                f"rule {self.rule!r} with arbiter {self.arbiter!r}: `rule: arbiter` and an arbiter's directory belong "
+                "together"
+            )
+        if self.arbiter is None and (self.threshold is not None or self.arbiter_digest is not None):
+            raise ValueError(f"rule {self.rule!r} has no arbiter: drop threshold and arbiter_digest")
+        if self.num_draft_tokens < 1:
+            raise ValueError(f"num_draft_tokens is {self.num_draft_tokens}: it must be at least 1")
+
+
+def read_decode_file(path: str | Path) -> DecodeConfig:
+    """The config of a file; ValueError for unknown keys, wrong types and what contradicts itself."""
+    try:
+        return load_config(DecodeConfig, path, [])
+    except ValueError as error:
+        raise ValueError(f"decode config {path}: {error}") from error
+
+
+def write_decode_file(path: Path, config: DecodeConfig) -> None:
+    """Write it, with a line that says what it is for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = "# For `cospec generate --decode` and `cospec eval --decode`; chosen for one pair, sampling and task.\n"
+    path.write_text(head + to_yaml(config), encoding="utf-8")

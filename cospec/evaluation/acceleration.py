@@ -1,0 +1,36 @@
+"""The acceleration model over an evaluation's samples, and its cost of a draft step from the same run."""
+
+from __future__ import annotations
+
+from cospec.engine.metrics import Acceleration, acceleration, ratio
+from cospec.engine.record import Bonus
+from cospec.evaluation.result import MethodResult, acceptance_of
+
+
+def steps_of(num_draft_tokens: int, bonus: Bonus | None) -> int:
+    """Draft steps of a round: any bonus but the target's own takes one more, a model alone drafts nothing."""
+    return 0 if bonus is None else num_draft_tokens + (bonus != "target")
+
+
+def c_rel_of(method: MethodResult, target: MethodResult, num_steps: int) -> float | None:
+    """A draft step's seconds in this method's rounds by those of the target alone in its own, one token each.
+
+    Whatever drafts, and with all that the engine does around a pass; None where the method drafts nothing, or no clock
+    ran.
+    """
+    draft, step = method.timing(), target.timing()
+    rounds, passes = method.acceptance().num_rounds, target.acceptance().num_rounds
+    if num_steps == 0 or rounds == 0 or passes == 0:
+        return None
+    return ratio(draft.draft_s / (rounds * num_steps), step.target_s / passes)
+
+
+def acceleration_of(
+    method: MethodResult, target: MethodResult, num_steps: int, c_rel: float | None
+) -> Acceleration | None:
+    """The modelled speed-up over the samples that both have; None for the draft alone and without a cost."""
+    keys = {sample.key for sample in target.samples} & {sample.key for sample in method.samples}
+    mine, theirs = (acceptance_of([s for s in result.samples if s.key in keys]) for result in (method, target))
+    if method.rule == "draft" or not keys or (c_rel is None and num_steps):
+        return None
+    return acceleration(mine, theirs, num_steps, c_rel or 0.0)

@@ -1,0 +1,1 @@
+"""Choosing K, and a rule under a stated loss of accuracy, from few problems."""

@@ -1,0 +1,83 @@
+"""What a round of the engine costs at every K, passes and all that is around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cospec.engine.decode import Engine
+from cospec.engine.drafters import Drafter
+from cospec.engine.record import Sampling
+from cospec.engine.request import Request
+from cospec.engine.rules import rule_named
+from cospec.pair import Pair
+
+_REPEATS = 5
+#: Rounds of a timed run at least, whatever is accepted.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCosts:
+    """Seconds of a row's share of a round: ``step_s`` of the target alone, ``round_s`` of strict by K.
+
+    ``c_rel`` is the drafter's time per token at the largest K by the target's own time in a step.
+    """
+
+    step_s: float
+    round_s: Mapping[int, float]
+    c_rel: float
+
+
+def measure_rounds(
+    pair: Pair,
+    requests: Sequence[Request],
+    lengths: Sequence[int],
+    sampling: Sampling,
+    *,
+    batch_size: int,
+    drafter: Drafter | None = None,
+) -> RoundCosts:
+    """The fastest of 5 short runs of each, taking turns, on the first ``batch_size`` of ``requests``.
+
+    The fastest, as whatever else the machine does only adds to a run.
+    """
+    rows = requests[:batch_size]
+    found: dict[int, list[_RoundTime]] = {k: [] for k in (0, *lengths)}
+    for _ in range(_REPEATS + 1):
+        for k, times in found.items():
+            times.append(_round_time(pair, rows, k, sampling, drafter))
+    # The first of each pays for first calls.
+    later = {k: times[1:] for k, times in found.items()}
+    whole = {k: min(time.whole_s for time in times) for k, times in later.items()}
+    step_s, longest = whole.pop(0), max(lengths)
+    draft = min(time.draft_s for time in later[longest]) / longest
+    return RoundCosts(step_s, whole, draft / min(time.target_s for time in later[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _RoundTime:
+    """A row's share of a round in seconds, in a full batch: all of it, and its parts."""
+
+    whole_s: float
+    draft_s: float
+    target_s: float
+
+
+def _round_time(pair: Pair, rows: Sequence[Request], k: int, sampling: Sampling, drafter: Drafter | None) -> _RoundTime:
+    """A short run; K = 0 stands for the target alone."""
+    engine = Engine(
+        pair,
+        rule_named("strict" if k else "target"),
+        drafter=drafter if k else None,
+        num_draft_tokens=max(k, 1),
+        max_new_tokens=_ROUNDS * (k + 1) if k else 2 * _ROUNDS,
+        sampling=sampling,
+        eos_token_ids=(),
+        batch_size=len(rows),
+    )
+    # Until the first row ends, the batch is full in every round: rows that stay behind would pay for the empty places.
+    _, first = next(engine.run(rows))
+    timing, num = first.timings, first.num_rounds
+    whole = timing.active_s - timing.prefill_s / len(rows)
+    return _RoundTime(whole / num, timing.draft_s / num, timing.target_s / num)

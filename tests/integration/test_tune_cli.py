@@ -1,0 +1,107 @@
+"""`cospec tune` on the bundled pair, and what `generate` and `eval` make of its decode config."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from model_dirs import assert_refused, run_here
+
+from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
+from cospec.engine.record import Sampling
+
+PROMPT = "Ben has 14 coins. First Ben finds 9 coins. How many coins does Ben have now?"
+TUNE = ["tune", "--pair", "tiny", "--task", "word_problems", "--max-new-tokens", "48", "--batch-size", "16"]
+
+
+def test_tune_end_to_end(tmp_path: Path) -> None:
+    file = tmp_path / "decode.yaml"
+    asked = [*TUNE, "--num", "96", "--probe", "16", "--num-draft-tokens", "1,3,6", "--temperature", "0.6"]
+    asked += ["--budget", "25", "--rule", "always lenience", "--confirm", "16", "--out", str(file), "--json"]
+    done = run_here(*asked)
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    lengths = numbers["lengths"]
+    assert [row["num_draft_tokens"] for row in lengths["lengths"]] == [1, 3, 6]
+    best = max(lengths["lengths"], key=lambda row: row["gain"])
+    assert numbers["num_draft_tokens"] == best["num_draft_tokens"]
+    # More drafts, more tokens a round, at most one more than drafts; every gain is tokens by cost.
+    tokens = [row["tokens_per_round"] for row in lengths["lengths"]]
+    assert tokens == sorted(tokens)
+    assert all(row["tokens_per_round"] <= row["num_draft_tokens"] + 1 for row in lengths["lengths"])
+    assert all(row["gain"] == pytest.approx(row["tokens_per_round"] / row["round_cost"]) for row in lengths["lengths"])
+    trial = {row["name"]: row for row in numbers["race"]["candidates"]}
+    assert list(trial) == ["always", "lenience:alpha=0.3"]
+    assert all(row["num_problems"] <= 64 for row in trial.values())
+    assert numbers["num_texts"]["trial"] >= sum(row["num_problems"] for row in trial.values())
+    assert numbers["confirm"]["num_problems"] == 16
+    assert any("do not transfer between tasks" in line for line in numbers["warnings"])
+    config = read_decode_file(file)
+    assert (config.rule, config.num_draft_tokens) == (numbers["rule"], numbers["num_draft_tokens"])
+    assert config.sampling == Sampling(0.6)
+    assert config.provenance["task"] == "word_problems"
+    assert config.provenance["budget_points"] == 25
+    written = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "20", "--json", PROMPT)
+    assert written.exit_code == 0, written.output
+    assert "chosen for another pair" not in written.stderr
+    same = ["--rule", config.rule, "--num-draft-tokens", str(config.num_draft_tokens), "--temperature", "0.6"]
+    spelt = run_here("generate", "--pair", "tiny", *same, "--max-new-tokens", "20", "--json", PROMPT)
+    assert written.stdout == spelt.stdout
+
+
+def test_a_decode_config_is_a_method_of_an_evaluation(tmp_path: Path) -> None:
+    file = tmp_path / "decode.yaml"
+    config = DecodeConfig(rule="cactus:delta=0.5", num_draft_tokens=4, sampling=Sampling(0.7), provenance={"x": [1]})
+    write_decode_file(file, config)
+    assert read_decode_file(file) == config
+    asked = ["eval", "--pair", "tiny", "--task", "word_problems", "--num", "4", "--max-new-tokens", "16", "--methods"]
+    done = run_here(*asked, "strict", "--decode", file, "--out", tmp_path / "run", "--json")
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert list(numbers["methods"]) == ["target", "strict", "cactus:delta=0.5"]
+    assert (numbers["k"], numbers["settings"]["sampling"]["temperature"]) == (4, 0.7)
+    model = numbers["methods"]["cactus:delta=0.5"]["timing"]["model"]
+    assert model["speedup"] == pytest.approx(model["length_factor"] * model["round_factor"])
+
+
+def test_what_option_and_file_both_say_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "decode.yaml"
+    write_decode_file(file, DecodeConfig(rule="strict", num_draft_tokens=4, sampling=Sampling(0.7)))
+    generate = ["generate", "--pair", "tiny", "--decode", file, PROMPT]
+    # Also where the value is the option's default.
+    assert_refused(run_here(*generate, "--num-draft-tokens", "5"), "--num-draft-tokens is given", "`num_draft_tokens`")
+    assert_refused(run_here(*generate, "--temperature", "0"), "--temperature is given", "`sampling`")
+    assert_refused(run_here(*generate, "--rule", "always"), "--rule is given", "`rule`")
+    file.write_text("rule: strict\nnum_drafts: 3\n")
+    assert_refused(run_here(*generate), "unknown config key 'num_drafts'", "num_draft_tokens")
+    file.write_text("rule: strict\narbiter: somewhere\n")
+    assert_refused(run_here(*generate), "belong together")
+    file.write_text("rule: nonsense\n")
+    assert_refused(run_here(*generate), "no rule 'nonsense'")
+
+
+def test_what_tune_cannot_do_is_refused_before_models_are_loaded(tmp_path: Path) -> None:
+    assert_refused(run_here(*TUNE, "--num", "20", "--rule", "always"), "--rule is for choosing a rule: add --budget")
+    assert_refused(run_here(*TUNE, "--num", "20", "--budget", "0"), "--budget is 0.0: it is in points")
+    assert_refused(run_here(*TUNE, "--num", "20", "--budget", "1", "--rule", "strict"), "leave it out of --rule")
+    assert_refused(run_here(*TUNE, "--num", "20", "--budget", "1", "--confirm", "5"), "there are 20 problems")
+    assert_refused(run_here(*TUNE, "--task", "gsm8k"), "tune each")
+    assert_refused(run_here(*TUNE, "--num-draft-tokens", "0"), "write whole numbers from 1 on")
+
+
+@pytest.mark.slow
+def test_tune_finds_the_k_of_a_full_sweep_in_a_tenth_of_its_texts(tmp_path: Path) -> None:
+    lengths = "1,2,3,5,8"
+    common = ["--pair", "tiny", "--task", "word_problems", "--max-new-tokens", "128", "--batch-size", "32"]
+    common += ["--num-draft-tokens", lengths, "--json"]
+    swept = run_here("sweep", *common, "--num", "200", "--rule", "strict", "--out", tmp_path / "sweep")
+    assert swept.exit_code == 0, swept.output
+    cells = [row for row in json.loads(swept.stdout)["cells"] if row["rule"] == "strict"]
+    clock = {row["num_draft_tokens"]: row["timing"]["clock_speedup"] for row in cells}
+    tuned = run_here("tune", *common, "--num", "60", "--probe", "32")
+    assert tuned.exit_code == 0, tuned.output
+    numbers = json.loads(tuned.stdout)
+    assert sum(numbers["num_texts"].values()) <= sum(row["num"] for row in cells) / 10
+    # The clock of a busy machine does not tell neighbours apart that are within a few percent.
+    assert clock[numbers["num_draft_tokens"]] >= 0.93 * max(clock.values())

@@ -1,0 +1,215 @@
+"""The grid and its spelling, the Pareto front, and a cell's numbers against hand-computed ones and scipy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from test_evaluate import sample
+
+from cospec.cli.sweep_options import methods_of
+from cospec.cli.sweep_run import choose
+from cospec.config import load_config
+from cospec.engine.record import Sampling
+from cospec.engine.rules import RULES, rule_named
+from cospec.evaluation import MethodResult, SampleTiming
+from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid, groups_of, points_of, sampling_name
+from cospec.evaluation.sweep.pareto import pareto_front
+from cospec.evaluation.sweep.plots import plot_cells
+from cospec.evaluation.sweep.row import CellKey, adjusted, cell_row
+from cospec.evaluation.sweep.store import read_table, write_parquet, write_table
+from cospec.evaluation.sweep.table import front_of, print_cells
+
+ROOT = Path(__file__).parents[2]
+NUMBER = st.integers(-5, 5).map(float)
+
+
+# --- the front -------------------------------------------------------------------------------------------------------
+
+
+def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one != other and one[0] >= other[0] and one[1] >= other[1]
+
+
+@given(st.lists(st.tuples(NUMBER, NUMBER), max_size=25))
+def test_the_front_is_what_nothing_beats(points: list[tuple[float, float]]) -> None:
+    front = pareto_front(points)
+    unbeaten = {i for i, point in enumerate(points) if not any(beats(other, point) for other in points)}
+    assert set(front) == unbeaten
+    assert len(front) == len(unbeaten)
+    assert [points[i][0] for i in front] == sorted(points[i][0] for i in front)
+
+
+# --- the grid --------------------------------------------------------------------------------------------------------
+
+
+def test_points_are_every_combination() -> None:
+    methods = [MethodGrid(rule="strict"), MethodGrid(rule="fly:window=2", values={"theta": [0.1, 0.3]})]
+    methods.append(MethodGrid(arbiter="runs/a", values={"threshold": [0.3, 0.7]}))
+    found = list(points_of(methods))
+    assert [point.spec for point in found[:3]] == ["strict", "fly:window=2,theta=0.1", "fly:window=2,theta=0.3"]
+    assert [dict(point.parameters) for point in found[3:]] == [{"threshold": 0.3}, {"threshold": 0.7}]
+
+
+def test_the_command_line_spells_the_same_grid() -> None:
+    found = methods_of(["strict cactus", "ensemble"], ["cactus:delta=0.1,1", "arbiter:threshold=0.4"], ["mine=runs/a"])
+    assert [(m.rule, m.arbiter, m.name, m.values) for m in found] == [
+        ("strict", None, None, {}),
+        ("cactus", None, None, {"delta": ["0.1", "1"]}),
+        ("ensemble", None, None, {}),
+        (None, "runs/a", "mine", {"threshold": ["0.4"]}),
+    ]
+    named = choose(Grid(methods=found[:3]))
+    assert list(named) == ["strict", "cactus:delta=0.1", "cactus:delta=1", rule_named("ensemble").spec]
+    assert named["cactus:delta=0.1"].parameters == {"delta": 0.1}
+    assert named["cactus:delta=0.1"].rule == "cactus"
+
+
+@pytest.mark.parametrize(
+    ("rules", "values", "message"),
+    [
+        (["strict strict"], [], "names strict twice"),
+        (["cactus"], ["ensemble:weight=1"], "no method is called 'ensemble'"),
+        (["cactus"], ["cactus:delta=1", "cactus:delta=2"], "has values of delta already"),
+        (["cactus"], ["cactus=1"], "write RULE:PARAM=V,V"),
+        (["cactus"], ["cactus:delta=1,,2"], "write RULE:PARAM=V,V"),
+        ([], [], "no methods"),
+    ],
+)
+def test_what_the_command_line_refuses(rules: list[str], values: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        methods_of(rules, values, [])
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ([MethodGrid(rule="cactus", values={"delta": [-1]})], "out of range"),
+        ([MethodGrid(rule="cactus", values={"theta": [1]})], "no parameter 'theta'"),
+        ([MethodGrid(rule="cactus", values={"delta": [0.5, 0.5]})], "twice"),
+        ([MethodGrid(rule="cactus"), MethodGrid(rule="cactus:delta=0.75")], "twice"),
+        ([MethodGrid(rule="target")], "leave `target` out"),
+    ],
+)
+def test_two_cells_are_never_the_same_and_none_is_out_of_range(methods: list[MethodGrid], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        choose(Grid(methods=methods))
+
+
+def test_a_grid_without_anything_is_refused() -> None:
+    for changes in ({"methods": []}, {"num_draft_tokens": [0]}, {"num_draft_tokens": [3, 3]}, {"samplings": []}):
+        with pytest.raises(ValueError, match=r"the grid|at least 1"):
+            Grid(**({"methods": [MethodGrid(rule="strict")]} | changes))
+    for wrong in ({"rule": "a", "arbiter": "b"}, {}, {"rule": "a", "name": "b"}, {"rule": "a", "values": {"x": []}}):
+        with pytest.raises(ValueError, match="method"):
+            MethodGrid(**wrong)
+
+
+def test_groups_are_settings() -> None:
+    samplings = [SamplingGrid(temperature=0.6, top_p=0.95), SamplingGrid(only=["cactus"])]
+    grid = Grid([MethodGrid(rule="strict"), MethodGrid(rule="cactus")], [3, 5], samplings)
+    names = {"strict": "strict", "cactus:delta=1": "cactus"}
+    assert [(group.folder, group.methods) for group in groups_of(grid, names)] == [
+        ("temperature=0.6,top_p=0.95/target", ("target",)),
+        ("temperature=0.6,top_p=0.95/k3", ("strict", "cactus:delta=1")),
+        ("temperature=0.6,top_p=0.95/k5", ("strict", "cactus:delta=1")),
+        ("temperature=0/target", ("target",)),
+        ("temperature=0/k3", ("cactus:delta=1",)),
+        ("temperature=0/k5", ("cactus:delta=1",)),
+    ]
+    with pytest.raises(ValueError, match="only for 'cactus'"):
+        groups_of(grid, {"strict": "strict"})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "sweeps").glob("*.yaml")), ids=lambda path: path.name)
+def test_grid_files_parse_and_name_rules_that_exist(path: Path) -> None:
+    grid = load_config(Grid, path, [])
+    rules = Grid(methods=[method for method in grid.methods if method.rule])
+    chosen = choose(rules)
+    names = {name: entry.rule for name, entry in chosen.items()} | {"an arbiter": "arbiter"}
+    assert len(groups_of(grid, names)) == len(grid.samplings) * (1 + len(grid.num_draft_tokens))
+    for entry in grid.samplings:
+        for name in entry.only if entry.temperature == 0 else []:
+            assert RULES[name].greedy_kind != "refused"
+
+
+# --- a cell ----------------------------------------------------------------------------------------------------------
+
+
+def result(name: str, marks: str, rule: str, **changes: Any) -> MethodResult:
+    bonus = None if rule == "target" else "target"
+    samples = [sample(index, mark, method=name, **changes) for index, mark in enumerate(marks)]
+    return MethodResult(name, rule, bonus, False, tuple(samples))
+
+
+TARGET = result(
+    "target", "++++++----+.", "target", num_rounds=12, num_drafted=0, num_accepted=0, drafted_at=(), accepted_at=()
+)
+CELL = result("cactus:delta=1", "+++-----++-+", "cactus:delta=1", num_tokens=24, timing=SampleTiming(active_s=0.1))
+KEY = CellKey("t", Sampling(0.6), "cactus:delta=1", "cactus", 5, "model", (("delta", 1.0),))
+
+
+def test_a_cell_by_hand_and_by_scipy() -> None:
+    row = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
+    assert (row["right"], row["num"], row["num_draft_tokens"], row["parameters"]) == (6, 12, 5, {"delta": 1.0})
+    expected = binomtest(6, 12).proportion_ci(0.95, method="wilson")
+    assert row["ci95"] == pytest.approx([expected.low, expected.high])
+    # Both judged on 11 problems: gained 8 and 9, lost 3, 4, 5 and 10.
+    assert (row["gained"], row["lost"]) == (2, 4)
+    assert row["difference"] == pytest.approx(-2 / 11)
+    assert row["p"] == pytest.approx(binomtest(2, 6).pvalue)
+    # 24 tokens against 12, in 4 rounds of 9 accepted tokens.
+    assert row["length_ratio"] == 2
+    assert row["rambling"] == 1
+    assert row["l_accept"] == 9 / 4
+    assert row["acceptance_by_position"] == [1, 3 / 4, 2 / 4]
+    assert row["accepted_lengths"] == [0, 12, 12, 24]
+    timing = row["timing"]
+    assert timing["length_factor"] == pytest.approx(1 / 2)
+    assert timing["round_factor"] == pytest.approx((24 / 4) / (1 + 5 * 0.2))
+    assert timing["modelled_speedup"] == pytest.approx(1.5)
+    # 0.2 s against 0.1 s a problem; tokens per second four times.
+    assert timing["clock_speedup"] == pytest.approx(2)
+    assert timing["tokens_per_s_ratio"] == pytest.approx(4)
+
+
+def test_the_target_is_a_cell_without_a_difference() -> None:
+    key = dataclasses.replace(KEY, method="target", rule="target", num_draft_tokens=None, parameters=())
+    row = cell_row(key, TARGET, TARGET, 0.2, 0.02)
+    assert row["difference"] is row["p"] is None
+    assert row["timing"]["modelled_speedup"] == row["timing"]["clock_speedup"] == row["length_ratio"] == 1
+    assert row["accepted_lengths"] == []
+    assert row["rambling"] == 0
+
+
+def test_the_table_reads_back_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = dataclasses.replace(KEY, method="target", rule="target", num_draft_tokens=None, parameters=())
+    rows = [cell_row(key, TARGET, TARGET, 0.2, 0.02)]
+    rows += [cell_row(dataclasses.replace(KEY, num_draft_tokens=k), CELL, TARGET, 0.2, 0.02) for k in (3, 5)]
+    rows = adjusted(rows)
+    assert rows[1]["p_adjusted"] == pytest.approx(min(1, 2 * rows[1]["p"]))
+    write_table(tmp_path, rows)
+    assert read_table(tmp_path) == json.loads(json.dumps(rows))
+    write_parquet(tmp_path / "cells.parquet", rows)
+    table = pq.read_table(tmp_path / "cells.parquet").to_pylist()
+    assert [row["timing.modelled_speedup"] for row in table] == [row["timing"]["modelled_speedup"] for row in rows]
+    assert json.loads(table[1]["parameters"]) == {"delta": 1.0}
+    # K = 3 costs less a round for the same tokens.
+    assert [row["num_draft_tokens"] for row in front_of(rows, "modelled_speedup")] == [None, 3]
+    print_cells(rows)
+    assert "Pareto front of accuracy and modelled speed-up: target, cactus:delta=1 K=3" in capsys.readouterr().out
+    for speed in ("modelled_speedup", "clock_speedup"):
+        plot_cells(rows, speed, tmp_path / f"{speed}.png")  # type: ignore[arg-type]
+        assert (tmp_path / f"{speed}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_samplings_have_names() -> None:
+    assert sampling_name(Sampling()) == "temperature=0"
+    assert sampling_name(Sampling(0.6, top_k=20, top_p=0.95)) == "temperature=0.6,top_k=20,top_p=0.95"

@@ -1,0 +1,265 @@
+"""The betting test by enumeration and on a simulated null, K along the text, and the trial of rules on a tiny pair."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import family_pair, random_prompts
+from engine_checks import decode
+
+from cospec.cli.tune_run import DEFAULT_RULES, GREEDY_RULES, drafter_warning
+from cospec.engine.cost import PassCosts
+from cospec.engine.drafters import drafter_named
+from cospec.engine.record import Sampling
+from cospec.engine.request import Request
+from cospec.engine.rules import RULES, rule_named
+from cospec.evaluation import EvalSettings, EvalTask, Method
+from cospec.evaluation.scoring import FailureLimit
+from cospec.evaluation.statistics import holm
+from cospec.evaluation.tune.lengths import accepted_along, best_gain, length_gains, near_best, num_rounds
+from cospec.evaluation.tune.race import Candidate, judge, race
+from cospec.evaluation.tune.rounds import RoundCosts, measure_rounds
+from cospec.evaluation.tune.sequential import Bets, LossTest, mean_bounds
+from cospec.prompt_rows import PromptRow
+from cospec.scoring import Verdict
+
+LEVEL = 0.05
+
+
+# --- the sequential test ---------------------------------------------------------------------------------------------
+
+
+def played(bound: float, values: tuple[float, ...]) -> Bets:
+    bets = Bets(bound)
+    for value in values:
+        bets.add(value)
+    return bets
+
+
+@pytest.mark.parametrize("budget", [0.01, 0.1, 0.5])
+def test_bets_are_fair_where_the_hypothesis_is_just_true(budget: float) -> None:
+    # All sequences of three differences; the mean is exactly the bound.
+    gain, lose = 0.3 * (1 - budget), 0.3 * (1 - budget) + budget
+    chances = {1.0: gain, -1.0: lose, 0.0: 1 - gain - lose}
+    expected = sum(
+        math.prod(chances[value] for value in values) * math.exp(played(-budget, values).log_capital)
+        for values in itertools.product(chances, repeat=3)
+    )
+    assert expected == pytest.approx(1, abs=1e-12)
+
+
+def test_p_is_one_over_the_largest_capital() -> None:
+    values = (0.0, 1.0, 1.0, -1.0, 0.0, 1.0)
+    capitals = [math.exp(played(-0.1, values[:n]).log_capital) for n in range(len(values) + 1)]
+    assert capitals[0] == pytest.approx(1)
+    assert played(-0.1, values).p == pytest.approx(min(1.0, 1 / max(capitals)))
+
+
+def test_both_answers_come_when_they_are_certain() -> None:
+    keeps, loses = LossTest(0.05), LossTest(0.05)
+    for _ in range(200):
+        keeps.add(0.0)
+        loses.add(-1.0)
+    assert keeps.p_loses < LEVEL < keeps.p_keeps
+    assert loses.p_keeps < 1e-6 < LEVEL < loses.p_loses
+    assert (keeps.mean, loses.mean, keeps.num) == (0, -1, 200)
+    assert LossTest(0.05).p_loses == LossTest(0.05).p_keeps == 1
+
+
+def test_bounds_hold_the_mean_at_any_time() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.choice([1.0, -1.0, 0.0], p=[0.2, 0.1, 0.7], size=400).tolist()
+    assert mean_bounds([]) == (-1, 1)
+    widths = []
+    for num in (1, 10, 100, 400):
+        low, high = mean_bounds(values[:num])
+        assert -1 <= low < 0.1 < high <= 1
+        assert low <= np.mean(values[:num]) <= high
+        widths.append(high - low)
+    assert widths == sorted(widths, reverse=True)
+    assert mean_bounds([0.0] * 1000)[0] > -0.02
+
+
+class _Named:
+    """All that the verdict on a trial asks of a method."""
+
+    name = "c"
+
+
+def trial(budget: float) -> Candidate:
+    return Candidate(_Named(), LossTest(budget), 5, FailureLimit(0.05, 10_000))  # type: ignore[arg-type]
+
+
+def test_the_promise_holds_on_a_simulated_null() -> None:
+    """Four rules at once that lose exactly the budget, looked at after each of 150 problems: who is ever called good?
+
+    The share of runs with a false promise is at most 5 %, whenever one stops.
+    """
+    rng, budget, num_runs, num_false = np.random.default_rng(11), 0.1, 120, 0
+    for _ in range(num_runs):
+        candidates = [trial(budget) for _ in range(4)]
+        draws = rng.choice([1.0, -1.0, 0.0], p=[0.05, 0.15, 0.8], size=(150, 4))
+        for row in draws:
+            for candidate, difference in zip(candidates, row, strict=True):
+                if candidate.outcome is None:
+                    candidate.test.add(float(difference))
+            judge(candidates, [2.0] * 4, LEVEL)
+        num_false += any(candidate.outcome == "kept" for candidate in candidates)
+    # Three standard errors above the level.
+    assert num_false <= num_runs * LEVEL + 3 * math.sqrt(num_runs * LEVEL * (1 - LEVEL))
+
+
+def test_a_harmless_rule_is_found_among_harmful_ones() -> None:
+    rng = np.random.default_rng(12)
+    candidates = [trial(0.05) for _ in range(3)]
+    shares = ([0.02, 0.02, 0.96], [0.0, 0.3, 0.7], [0.0, 0.0, 1.0])
+    draws = [rng.choice([1.0, -1.0, 0.0], p=p, size=900) for p in shares]
+    for values in zip(*draws, strict=True):
+        for candidate, value in zip(candidates, values, strict=True):
+            if candidate.outcome is None:
+                candidate.test.add(float(value))
+        judge(candidates, [1.4, 1.8, 0.9], LEVEL)
+    assert [candidate.outcome for candidate in candidates] == ["kept", "exceeded", "slower"]
+    # Nobody is tried longer than needed.
+    assert candidates[1].test.num < 60
+    assert candidates[2].test.num == 30
+
+
+def test_the_correction_is_holms_over_all_candidates() -> None:
+    candidates = [trial(0.05) for _ in range(3)]
+    for candidate, num in zip(candidates, (40, 95, 400), strict=True):
+        for _ in range(num):
+            candidate.test.add(0.0)
+    adjusted = holm([candidate.test.p_loses for candidate in candidates])
+    judge(candidates, [1.5, 1.5, 1.5], LEVEL)
+    assert [candidate.outcome == "kept" for candidate in candidates] == [p <= LEVEL for p in adjusted]
+    assert candidates[2].outcome == "kept"
+    assert candidates[0].outcome is not None  # no faster than the one that is good already
+
+
+# --- K ---------------------------------------------------------------------------------------------------------------
+
+
+def test_rounds_along_the_text_are_those_of_every_k() -> None:
+    pair = family_pair("llama", "sdpa")
+    prompts = random_prompts(5, 9, 12, 4)
+    probes = decode(pair, "strict", prompts, num_draft_tokens=12, max_new_tokens=40)
+    for k in (1, 2, 3, 5, 8, 12):
+        exact = decode(pair, "strict", prompts, num_draft_tokens=k, max_new_tokens=40)
+        for probe, rollout in zip(probes, exact, strict=True):
+            assert probe.output_ids == rollout.output_ids
+            unknown = sum(b.accepted_len == 12 for b in probe.blocks)
+            # A bonus behind 12 accepted tokens was never proposed.
+            assert abs(num_rounds(accepted_along(probe), k) - rollout.num_rounds) <= unknown
+    assert num_rounds([], 3) == 0
+    assert num_rounds([True, True, False, True, True, True, True], 2) == 3
+
+
+def test_gains_by_hand() -> None:
+    pair = family_pair("llama", "sdpa")
+    probes = decode(pair, "strict", random_prompts(5, 9), num_draft_tokens=4, max_new_tokens=30)
+    rounds = RoundCosts(1.0, {1: 1.5, 2: 2.0, 4: 9.0}, 0.5)
+    gains = length_gains(probes, PassCosts(0.5, {1: 1.0, 2: 1.25, 3: 1.5, 5: 4.0}), rounds)
+    for entry in gains:
+        tokens = sum(len(probe.output_ids) for probe in probes)
+        expected = tokens / sum(num_rounds(accepted_along(probe), entry.num_draft_tokens) for probe in probes)
+        assert entry.tokens_per_round == pytest.approx(expected)
+        assert entry.gain == pytest.approx(expected / rounds.round_s[entry.num_draft_tokens])
+        assert entry.gain_ci95 is None  # two texts say nothing of the others
+    assert [entry.verification for entry in gains] == [1.25, 1.5, 4.0]
+    best = best_gain(gains)
+    assert best.num_draft_tokens in (1, 2)
+    assert best.num_draft_tokens in near_best(gains)
+
+
+def test_rounds_of_the_engine_are_timed_at_every_k() -> None:
+    pair = family_pair("llama", "sdpa")
+    requests = [Request(i, prompt) for i, prompt in enumerate(random_prompts(5, 9, 7))]
+    found = measure_rounds(pair, requests, [1, 3], Sampling(0.8), batch_size=2)
+    assert list(found.round_s) == [1, 3]
+    assert min(found.step_s, found.c_rel, *found.round_s.values()) > 0
+    # A drafter that copies takes next to no time.
+    copied = measure_rounds(pair, requests, [3], Sampling(0.8), batch_size=2, drafter=drafter_named("ngram"))
+    assert 0 < copied.c_rel < found.c_rel
+
+
+def test_default_candidates_exist_and_do_something() -> None:
+    for names, greedy in ((DEFAULT_RULES, False), (GREEDY_RULES, True)):
+        for name in names:
+            info = RULES[name]
+            assert len(info.parameters[0].grid) == 3
+            assert not info.leans_on_draft
+            assert not greedy or info.greedy_kind == "gate"
+
+
+def test_rules_that_lean_on_a_drafter_that_should_not_be_trusted_are_named() -> None:
+    rules = {"cactus:delta=1": "cactus", "cascade_opt:alpha=0": "cascade_opt", "mine": "arbiter"}
+    weak = drafter_warning(0.4, "model", rules)
+    assert weak is not None
+    assert "weak (40%" in weak
+    assert "cascade_opt:alpha=0 lean" in weak
+    assert "made for this target alone" in (drafter_warning(0.8, "eagle3:heads/a", rules) or "")
+    assert drafter_warning(0.8, "model", rules) is None
+    assert drafter_warning(0.1, "mtp", {"cactus:delta=1": "cactus"}) is None
+
+
+# --- rules on trial --------------------------------------------------------------------------------------------------
+
+
+def task(scorer: Any) -> EvalTask:
+    rows = [PromptRow(i, prompt_ids=prompt, gold="0") for i, prompt in enumerate(random_prompts(*[6] * 96))]
+    return EvalTask("t", tuple(rows), scorer)
+
+
+def test_a_trial_ends_with_the_fastest_rule_that_is_good_enough() -> None:
+    pair = family_pair("llama", "sdpa")
+    settings = EvalSettings(num_draft_tokens=4, max_new_tokens=12, batch_size=32)
+    strict = Method("strict", rule_named("strict"))
+    others = [Method("always", rule_named("always"), "target"), Method("same", rule_named("cactus:delta=0"))]
+    seen: list[int] = []
+
+    def indifferent(text: str, row: Mapping[str, Any]) -> Verdict:
+        return Verdict("right", None, "")
+
+    easy = task(indifferent)
+    found = race(
+        pair,
+        strict,
+        others,
+        easy,
+        easy.rows,
+        settings,
+        budget=0.1,
+        chunk=32,
+        on_chunk=lambda num, candidates: seen.append(num),
+    )
+    assert found.chosen == "always"
+    by_name = {result.name: result for result in found.results}
+    assert by_name["always"].outcome == "kept"
+    assert by_name["always"].speedup > 1
+    assert by_name["always"].p_loses <= LEVEL
+    # What decides as strict does is never worth a trial to its end.
+    assert by_name["same"].outcome == "slower"
+    assert seen[-1] == found.num_problems < len(easy.rows)
+    assert found.num_texts == sum(result.num_problems for result in found.results) + found.num_problems
+
+
+def test_a_rule_that_ruins_answers_is_dropped_and_strict_stays() -> None:
+    pair = family_pair("llama", "sdpa")
+    settings = EvalSettings(num_draft_tokens=4, max_new_tokens=12, batch_size=32)
+    strict, always = Method("strict", rule_named("strict")), Method("always", rule_named("always"), "target")
+    easy = task(lambda text, row: Verdict("right", None, ""))
+    prompts = [row.prompt_ids or [] for row in easy.rows]
+    rollouts = decode(pair, "strict", prompts, num_draft_tokens=4, max_new_tokens=12)
+    right = {row.id: rollout.text for row, rollout in zip(easy.rows, rollouts, strict=True)}
+    hard = task(lambda text, row: Verdict("right" if right[row["id"]] == text else "wrong", None, ""))
+    found = race(pair, strict, [always], hard, hard.rows, settings, budget=0.05, chunk=16)
+    assert found.chosen is None
+    assert found.results[0].outcome == "exceeded"
+    assert found.results[0].difference < -0.05
+    assert found.results[0].bounds[1] < 0
