@@ -24,7 +24,7 @@ from cospec.pair import Pair
 
 
 class Engine:
-    """Decodes requests in batches with one rule; one engine serves many runs, one at a time.
+    """Decodes requests in batches with one rule; one engine serves many runs.
 
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
     takes the rule's own form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as pays
@@ -70,7 +70,6 @@ class Engine:
         self.clock = Clock()
         self._pass = compiled_pass(compile_mode, pair.device) if compile_mode else None
         arbiter = rule if isinstance(rule, ArbiterRule) else None
-        self._scorer = arbiter.scorer if arbiter else None
         eos = pair.eos_token_ids if eos_token_ids is None else eos_token_ids
         if strange := sorted(i for i in {*eos} - {*pair.eos_token_ids} if not 0 <= i < pair.vocab_size):
             raise ValueError(
@@ -152,9 +151,10 @@ class _Batch:
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
         size = (num_rows, pair.vocab_size)
         self.seen = torch.zeros(size, dtype=torch.bool, device=self.device) if penalties else None
-        self.scorer = engine._scorer
-        if self.scorer:
-            self.scorer.bind(draft)
+        self.rule, self.scorer = engine.rule, None
+        if isinstance(engine.rule, ArbiterRule):
+            self.scorer = engine.rule.scorer.bind(draft)
+            self.rule = engine.rule.over(self.scorer)
         self._admit(list(range(num_rows)))
 
     def _settings(self, request: Request) -> Settings:
@@ -177,7 +177,7 @@ class _Batch:
         started, before = self._now(), engine.clock.parts()
         contexts, most = self._contexts()
         bonus = engine.settings.bonus == "target"
-        played = play_round(self.models, contexts, engine.rule, engine.draws, most, bonus)
+        played = play_round(self.models, contexts, self.rule, engine.draws, most, bonus)
         engine.clock.num_target_passes += 1
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)

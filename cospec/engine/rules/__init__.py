@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer
+from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer, BoundScorer
 from cospec.engine.rules.base import Regions, RoundView, Rule, Verdict
 from cospec.engine.rules.constant import always, never, strict, target
 
 #: Rules that need nothing but their name. ``arbiter`` needs a scorer: build `ArbiterRule` with one.
 RULES: dict[str, Callable[[], Rule]] = {"target": target, "strict": strict, "never": never, "always": always}
 
-__all__ = ["RULES", "ArbiterRule", "BlockScorer", "Regions", "RoundView", "Rule", "Verdict", "rule_named"]
+__all__ = ["RULES", "ArbiterRule", "BlockScorer", "BoundScorer", "Regions", "RoundView", "Rule", "Verdict", "rule_named"]
 
 
 def rule_named(name: str) -> Rule:
