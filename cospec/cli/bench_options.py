@@ -144,6 +144,8 @@ class BenchOptions:
             raise ValueError("--sweep measures this engine's rounds, and --vllm-python has no place in it: drop one")
         if self.sweep and self.compile_mode is not None:
             raise ValueError("--sweep measures plain passes, and --compile has no place in it: drop one")
+        if self.sweep and self.eos_token_id:
+            raise ValueError("--sweep lets no text end before its cap, and --eos-token-id has no place in it: drop one")
         if self.sweep and self.batch and ("batch" in self.sweep or len(self.batch) > 1):
             raise ValueError(
                 "a sweep of the batch takes no --batch and one of the context a single one: drop what is too much"
