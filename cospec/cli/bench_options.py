@@ -140,6 +140,8 @@ class BenchOptions:
             raise ValueError(f"--sweep {' --sweep '.join(self.sweep or ())}: one of them is there twice, drop it")
         if self.sweep_to is not None and len(self.sweep or ()) != 1:
             raise ValueError("--sweep-to ends one sweep: give exactly one --sweep with it")
+        if self.sweep_to is not None and self.sweep_to < 1:
+            raise ValueError(f"--sweep-to is {self.sweep_to}: it must be at least 1")
         if self.sweep and self.vllm_python is not None:
             raise ValueError("--sweep measures this engine's rounds, and --vllm-python has no place in it: drop one")
         if self.sweep and self.compile_mode is not None:
