@@ -24,6 +24,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from cospec.attention import check_attention
 from cospec.windows import WINDOWED, window_of
 
 ATTENTION = ("sdpa", "eager")
@@ -176,7 +177,7 @@ def check_tokenizers(draft: PreTrainedTokenizerBase, target: PreTrainedTokenizer
 
 
 def context_limit(config: PretrainedConfig, role: str) -> int:
-    """How many tokens the model can hold exactly; ValueError for layers whose state cannot be rolled back.
+    """How many tokens the model can hold exactly; ValueError for a model that the engine cannot run exactly.
 
     Within its window a sliding layer equals full attention: a family whose windows the engine does not know is held to
     its window.
@@ -193,6 +194,7 @@ def context_limit(config: PretrainedConfig, role: str) -> int:
             f"the {role} ({config.model_type}) has {', '.join(strange)} layers, whose state cannot be rolled back "
             "after a rejection: choose a model with attention layers only"
         )
+    check_attention(config, role)
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     if rope.get("rope_type") == "longrope":
         # Beyond the original context its frequencies change with the longest row of the batch.

@@ -53,8 +53,7 @@ def main(rule_name: str, num_tokens: int) -> None:
         # Counted while the row is in flight, since an ended one gives its caches back.
         target, drafts = batch.models.target, batch.models.drafter.cached
         caches = cache_bytes(target) + cache_bytes(drafts)
-        own = scorer is not None and scorer.context_cache == "own"
-        arbiter = cache_bytes(scorer._bound()) if scorer and own else 0
+        arbiter = cache_bytes(batch.scorer.cached) if rule_name == "own" else 0
         while batch.rows:
             found += [rollout for _, rollout in batch.advance()]
     sizes = {"before": before, "caches": caches, "arbiter": arbiter}

@@ -168,41 +168,49 @@ def separator(eos_token_ids: tuple[int, ...]) -> int:
 
 
 class ArbiterScorer:
-    """Scores blocks inside the engine; implements `cospec.engine.rules.BlockScorer`.
-
-    ``shared``: the region is looked at over the draft's own cache. ``own``: over a cache of the arbiter's, which is fed
-    the newly committed tokens in the same pass. Either way the region lies in scratch slots and leaves no trace.
-    """
+    """An arbiter as the engine takes one; implements `cospec.engine.rules.BlockScorer`."""
 
     def __init__(self, arbiter: PeftModel, sep: int) -> None:
         net = arbiter.get_base_model()
         self.arbiter, self.net, self.sep = arbiter, net, sep
         self.context_cache: ContextCache = net.context_cache
-        self._cached: CachedModel | None = None
 
-    def bind(self, draft: CachedModel) -> None:
+    def bind(self, draft: CachedModel) -> BoundArbiter:
         cache = draft.cache
-        self._cached = CachedModel(self.net.backbone, cache.num_rows, cache.capacity, cache.scratch)
+        cached = CachedModel(self.net.backbone, cache.num_rows, cache.capacity, cache.scratch)
         if self.context_cache == "shared":
-            self._cached.cache = cache
+            cached.cache = cache
         # LoRA on top of the very modules that the draft runs with, whatever kernels they have.
         modules = draft.model.base_model
         for name, layer in self.net.backbone.named_modules():
             if isinstance(layer, BaseTunerLayer):
                 layer.base_layer = modules.get_submodule(name)
         self.arbiter.eval()
+        return BoundArbiter(self.net, self.sep, cached)
+
+
+class BoundArbiter:
+    """Scores the blocks of one run; implements `cospec.engine.rules.BoundScorer`.
+
+    ``shared``: the region is looked at over the draft's own cache. ``own``: over a cache of the arbiter's, which is fed
+    the newly committed tokens in the same pass. Either way the region lies in scratch slots and leaves no trace.
+    """
+
+    def __init__(self, net: ArbiterNet, sep: int, cached: CachedModel) -> None:
+        self.net, self.sep, self.cached = net, sep, cached
+        self._has_cache = net.context_cache == "own"
 
     def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
-        if self.context_cache == "own":
-            self._bound().prefill(ids, lengths, chunk)
+        if self._has_cache:
+            self.cached.prefill(ids, lengths, chunk)
 
     def select_rows(self, rows: Tensor) -> None:
-        if self.context_cache == "own":
-            self._bound().cache.select_rows(rows)
+        if self._has_cache:
+            self.cached.cache.select_rows(rows)
 
     def score(self, regions: Regions) -> Tensor:
         """Keep logits (R, N) of the regions' rows."""
-        cached, rows = self._bound(), regions.rows
+        cached, rows = self.cached, regions.rows
         draft_ids, target_ids = regions.draft_ids[rows], regions.target_ids[rows]
         lengths = regions.lengths[rows]
         region = region_rows(draft_ids, target_ids, regions.num_positions[rows], lengths, self.sep)
@@ -217,7 +225,7 @@ class ArbiterScorer:
         allowed = torch.cat([among, context], dim=2)
         keys = torch.cat([nn.functional.pad(positions, (0, scratch - width)), reach.expand(len(rows), -1)], dim=1)
         num_pending = 0
-        if self.context_cache == "own":
+        if self._has_cache:
             pending = _pending(cached, regions, stop)
             num_pending = pending[0].shape[1]
             ids, positions = torch.cat([pending[0], ids], 1), torch.cat([pending[1], positions], 1)
@@ -230,10 +238,6 @@ class ArbiterScorer:
         ).last_hidden_state
         first = num_pending + 1
         return self.net.head(hidden[:, first : first + num_drafts])
-
-    def _bound(self) -> CachedModel:
-        assert self._cached is not None, "bind() comes before any other call"
-        return self._cached
 
 
 def _pending(cached: CachedModel, regions: Regions, stop: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -163,10 +163,14 @@ class BenchOptions:
             raise ValueError("--sweep-to ends one sweep: give exactly one --sweep with it")
         if self.sweep and self.drafter:
             raise ValueError("--sweep measures rounds with the draft model, and --drafter has no place in it: drop one")
+        if self.sweep_to is not None and self.sweep_to < 1:
+            raise ValueError(f"--sweep-to is {self.sweep_to}: it must be at least 1")
         if self.sweep and self.vllm_python is not None:
             raise ValueError("--sweep measures this engine's rounds, and --vllm-python has no place in it: drop one")
         if self.sweep and self.compile_mode is not None:
             raise ValueError("--sweep measures plain passes, and --compile has no place in it: drop one")
+        if self.sweep and self.eos_token_id:
+            raise ValueError("--sweep lets no text end before its cap, and --eos-token-id has no place in it: drop one")
         if self.sweep and self.batch and ("batch" in self.sweep or len(self.batch) > 1):
             raise ValueError(
                 "a sweep of the batch takes no --batch and one of the context a single one: drop what is too much"

@@ -34,7 +34,7 @@ from cospec.pair import Pair
 
 
 class Engine:
-    """Decodes requests in batches with one rule; one engine serves many runs, one at a time.
+    """Decodes requests in batches with one rule; one engine serves many runs.
 
     A text ends with an EOS, before the first of the ``stop`` strings to be complete, or at the cap. ``bonus`` None
     takes the rule's usual form. With a ``cost_ratio`` (a draft step's time by a target pass's) blocks are as long as
@@ -76,7 +76,6 @@ class Engine:
         self.clock = Clock()
         self._pass = compiled_pass(compile_mode, pair.device) if compile_mode else None
         arbiter = rule if isinstance(rule, ArbiterRule) else None
-        self._scorer = arbiter.scorer if arbiter else None
         self.drafter = drafter or ModelDrafter()
         eos = pair.eos_token_ids if eos_token_ids is None else eos_token_ids
         if strange := sorted(i for i in {*eos} - {*pair.eos_token_ids} if not 0 <= i < pair.vocab_size):
@@ -111,7 +110,7 @@ class Engine:
 
     def _load_drafter(self, compile_mode: CompileMode | None) -> None:
         drafter = self.drafter
-        check_use(drafter, arbiter=self._scorer is not None, cost_ratio=self.settings.cost_ratio)
+        check_use(drafter, arbiter=isinstance(self.rule, ArbiterRule), cost_ratio=self.settings.cost_ratio)
         drafter.load(self.pair, self.max_drafts)
         if drafter.layers and compile_mode:
             raise ValueError(
@@ -187,10 +186,11 @@ class _Batch:
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
         size = (num_rows, pair.vocab_size)
         self.seen = torch.zeros(size, dtype=torch.bool, device=self.device) if penalties else None
-        self.scorer = engine._scorer
-        if self.scorer:
+        self.rule, self.scorer = engine.rule, None
+        if isinstance(engine.rule, ArbiterRule):
             assert isinstance(drafter, BoundModelDrafter), "an arbiter shares the draft model"
-            self.scorer.bind(drafter.cached)
+            self.scorer = engine.rule.scorer.bind(drafter.cached)
+            self.rule = engine.rule.over(self.scorer)
         self._admit(list(range(num_rows)))
 
     def _shape(self, num_rows: int, longest: int, most: int, eos_ids: Tensor) -> RunShape:
@@ -226,7 +226,7 @@ class _Batch:
         engine = self.engine
         started, before = self._now(), engine.clock.parts()
         contexts, most = self._contexts()
-        played = play_round(self.models, contexts, engine.rule, engine.draws, most, engine.settings.bonus)
+        played = play_round(self.models, contexts, self.rule, engine.draws, most, engine.settings.bonus)
         engine.clock.num_target_passes += 1
         places = contexts.lengths[:, None] + torch.arange(played.emitted_ids.shape[1], device=self.device)
         self.ids.scatter_(1, places, played.emitted_ids)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from transformers import PreTrainedTokenizerBase
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+#: Bytes of the longest character.
+_WIDEST = 4
 #: How SentencePiece vocabularies write a single byte.
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
@@ -73,20 +75,33 @@ class TextStream:
         text = decode_text(self._tokenizer, self._window)
         assert text.startswith(self._known_text), "this tokenizer's text does not only grow with its tokens"
         new = text[len(self._known_text) :]
-        if new.endswith(_UNFINISHED) or self._inside_bytes(token_id):
+        if self._inside_bytes(token_id):
             self._tail = new
+        elif new.endswith(_UNFINISHED):
+            self._tail = new
+            self._settle_far_back(text)
         else:
-            self._settle(new, text)
+            self._settle(len(self._window), text)
         return self._match(max(0, seen - self._longest + 1))
 
-    def _settle(self, new: str, text: str) -> None:
-        self.settled, self._tail = self.settled + new, ""
+    def _settle(self, stop: int, text: str, tail: str = "") -> None:
+        """The first ``stop`` ids of the window are settled; their text is ``text``, and ``tail`` that of the others."""
+        self.settled, self._tail = self.settled + text[len(self._known_text) :], tail
         # The window opens with tokens that show: some decoders take the first blank of a text away.
         behind = self._window[self._known :]
-        opening = decode_text(self._tokenizer, behind)
-        if opening:
-            self._window, text = behind, opening
-        self._known, self._known_text = len(self._window), text
+        opening = decode_text(self._tokenizer, behind[: stop - self._known])
+        if opening and (not tail or decode_text(self._tokenizer, behind) == opening + tail):
+            self._window, stop, text = behind, stop - self._known, opening
+        self._known, self._known_text = stop, text
+
+    def _settle_far_back(self, text: str) -> None:
+        """Bytes that are no character and lie further back than a character is long stay what they are."""
+        stop = len(self._window) - _WIDEST
+        if stop - self._known < _WIDEST:
+            return
+        begin = decode_text(self._tokenizer, self._window[:stop])
+        if text.startswith(begin) and len(self._known_text) <= len(begin) < len(text):
+            self._settle(stop, begin, text[len(begin) :])
 
     def _inside_bytes(self, token_id: int) -> bool:
         """Byte-fallback decoders read a whole run of single bytes at once: it is settled by the token behind it."""

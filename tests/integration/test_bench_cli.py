@@ -192,6 +192,8 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
         (["--sweep", "batch", "--batch", "2"], ["takes no --batch"]),
         (["--sweep", "context", "--sweep", "batch", "--sweep-to", "9"], ["--sweep-to", "exactly one"]),
         (["--sweep-to", "9"], ["--sweep-to", "exactly one"]),
+        (["--sweep", "batch", "--sweep-to", "0"], ["--sweep-to is 0"]),
+        (["--sweep", "batch", "--eos-token-id", "5"], ["--eos-token-id has no place"]),
         (["--sweep", "context", "--vllm-python", sys.executable], ["--vllm-python has no place"]),
         (["--sweep", "context", "--drafter", "ngram"], ["--drafter has no place"]),
         (["--drafter", "ngram", "--drafter", "ngram:max_match=3"], ["--drafter ngram:match=first", "measured already"]),

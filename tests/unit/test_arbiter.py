@@ -64,12 +64,16 @@ class Recording:
     def __init__(self, arbiter: PeftModel) -> None:
         self.scorer = ArbiterScorer(arbiter, SEP)
         self.context_cache = self.scorer.context_cache
-        self.bind, self.admit, self.select_rows = self.scorer.bind, self.scorer.admit, self.scorer.select_rows
         #: (context, draft ids, target ids, logits)
         self.seen: list[tuple[list[int], list[int], list[int], Tensor]] = []
 
+    def bind(self, draft: CachedModel) -> Recording:
+        self._bound = self.scorer.bind(draft)
+        self.admit, self.select_rows = self._bound.admit, self._bound.select_rows
+        return self
+
     def score(self, regions: Regions) -> Tensor:
-        logits = self.scorer.score(regions)
+        logits = self._bound.score(regions)
         assert logits.shape == (len(regions.rows), regions.draft_ids.shape[1])
         for row, values in zip(regions.rows.tolist(), logits, strict=True):
             n = int(regions.num_positions[row])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from conftest import family_pair, random_prompts
 from cospec.engine.request import Request
 from cospec.evaluation.bench.cells import CellKey, Contender, Forwards, Measured, Passes, cut_at_end, sample_of
 from cospec.evaluation.bench.forwards import Timed, summed
-from cospec.evaluation.bench.limit import BareTimes, LimitTerms, limit_shares
+from cospec.evaluation.bench.limit import BareTimes, LimitShare, LimitTerms, limit_shares
 from cospec.evaluation.bench.rounds import ProbeTime, Repeat, measure, repeat_from_json
 from cospec.evaluation.bench.store import BenchRun
 from cospec.evaluation.bench.summary import results
@@ -64,6 +65,21 @@ def test_the_share_of_the_limit_is_measured_without_the_prompts() -> None:
     assert found.measured == (pytest.approx((6 / 0.5) / (6 / 0.7)),)
     assert found.relative_share == pytest.approx(1.4 / terms.limit)
     assert found.share == pytest.approx((0.11 + 2 * 0.12 + 0.08) / 0.5)
+
+
+@pytest.mark.parametrize("num_repeats", [1, 4, 5])
+def test_a_printed_limit_is_what_its_printed_terms_make(num_repeats: int) -> None:
+    """Were each term a median of its own, they would be of different repeats and make another number."""
+    seconds = [(0.10, 0.31, 0.020), (0.30, 0.12, 0.010), (0.20, 0.13, 0.090), (0.12, 0.50, 0.015), (0.25, 0.21, 0.030)]
+    terms = [LimitTerms(2.0 + i, one, verified, 2.0, drafted) for i, (one, verified, drafted) in enumerate(seconds)]
+    shares = tuple(0.9 + i / 100 for i in range(num_repeats))
+    found = LimitShare(STRICT, tuple(terms[:num_repeats]), (1.5,) * num_repeats, shares).to_json()
+    names = [field.name for field in dataclasses.fields(LimitTerms)]
+    assert LimitTerms(**{name: found[name] for name in names}).limit == found["limit"]
+    limits = sorted(each.limit for each in terms[:num_repeats])
+    assert found["limit"] == statistics.median_low(limits)
+    apart = {name: statistics.median(getattr(each, name) for each in terms[:num_repeats]) for name in names}
+    assert num_repeats == 1 or LimitTerms(**apart).limit != pytest.approx(found["limit"], rel=0.05)
 
 
 def test_a_batch_that_empties_is_counted_with_the_rows_it_has() -> None:

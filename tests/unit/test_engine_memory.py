@@ -35,19 +35,22 @@ NOISE = 16 * 2**20
 class Measuring(ArbiterRule):
     """An arbiter that also takes stock of all tensors that are alive behind its first decision."""
 
-    live, caches = 0, 0
+    def __init__(self, scorer: ArbiterScorer) -> None:
+        super().__init__(scorer)
+        # One for all runs of the rule.
+        self.taken: list[tuple[int, int]] = []
 
     def decide(self, view: RoundView) -> Verdict:
         verdict = super().decide(view)
-        if not self.live:
+        if not self.taken:
             gc.collect()
             tensors = [found for found in gc.get_objects() if type(found) in (torch.Tensor, torch.nn.Parameter)]
             storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
-            self.live = sum(storages.values())
             models = [found for found in gc.get_objects() if type(found) is CachedModel]
             # The shared cache belongs to two models.
             stores = {id(model.cache): model.cache for model in models}.values()
-            self.caches = sum(buffer.nbytes for store in stores for buffer in (*store.keys, *store.values))
+            caches = sum(buffer.nbytes for store in stores for buffer in (*store.keys, *store.values))
+            self.taken.append((sum(storages.values()), caches))
         return verdict
 
 
@@ -57,8 +60,9 @@ def live_bytes(mode: ContextCache, num_tokens: int) -> tuple[int, int]:
     rule = Measuring(ArbiterScorer(live_arbiter(pair.draft, mode), EOS))
     engine = Engine(pair, rule, num_draft_tokens=3, max_new_tokens=8)
     engine.rollouts([Request(0, random_prompts(num_tokens - 8)[0])])
-    assert rule.live > rule.caches > 0
-    return rule.live, rule.caches
+    ((live, caches),) = rule.taken
+    assert live > caches > 0
+    return live, caches
 
 
 def test_a_shared_cache_holds_nothing_of_the_context_beside_draft_and_target() -> None:

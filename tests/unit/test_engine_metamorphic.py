@@ -45,10 +45,11 @@ def rule_of(name: str) -> Rule:
     return rule_named(name)
 
 
-def engine_of(rule: str, **changes: Any) -> Engine:
+def engine_of(rule: Rule | str, **changes: Any) -> Engine:
     """Two end ids and a stop string of its own, so that rows end at all times and places are refilled."""
     settings = {"num_draft_tokens": 3, "max_new_tokens": NUM_NEW, "batch_size": 4, "stop": ["w9 w1"]}
-    return Engine(pair(), rule_of(rule), **(settings | {"eos_token_ids": [EOS, 31]} | changes))
+    rule = rule_of(rule) if isinstance(rule, str) else rule
+    return Engine(pair(), rule, **(settings | {"eos_token_ids": [EOS, 31]} | changes))
 
 
 @functools.cache
@@ -94,6 +95,26 @@ def test_neither_order_nor_company_changes_a_request(rule: str) -> None:
         parts = [*engine.rollouts(order[:cut]), *streamed(engine, order[cut:])]
         assert len(parts) == len(order)
         assert_as_alone(rule, parts)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_runs_that_take_turns_give_what_each_gives_alone(rule: str) -> None:
+    """On one engine, and on two that share a rule."""
+    one = engine_of(rule, batch_size=2)
+    two = engine_of(one.rule, batch_size=3)
+    halves = mixed_requests()[:6], mixed_requests()[6:]
+    for engines in ((one, one), (one, two)):
+        runs = [engine.stream(half) for engine, half in zip(engines, halves, strict=True)]
+        found: list[Rollout] = []
+        while runs:
+            for run in list(runs):
+                event = next(run, None)
+                if event is None:
+                    runs.remove(run)
+                elif isinstance(event[1], Rollout):
+                    found.append(event[1])
+        assert len(found) == len(mixed_requests())
+        assert_as_alone(rule, found)
 
 
 @pytest.mark.parametrize("rule", RULES)

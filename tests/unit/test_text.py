@@ -131,7 +131,44 @@ def test_a_stop_string_ends_the_text_at_the_token_that_completes_it(name: str, d
     assert not any(stop in whole for stop in stops)
 
 
-def test_the_window_stays_short(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(st.lists(st.sampled_from([0x80, 0xA0, 0xBD, 0xC3, 0xE4, 0xED, 0xF0, 0x9F, 0xFF, 0x41]), max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_bytes_that_are_mostly_no_characters_join_to_the_text_after_each_of_them(values: list[int]) -> None:
+    tokenizer = tokenizer_named("bytes")
+    names = sorted(pre_tokenizers.ByteLevel.alphabet())
+    found = {decode_bytes(name): tokenizer.convert_tokens_to_ids(name) for name in names}
+    ids = [found[value] for value in values]
+    stream, handed_on = TextStream(tokenizer), ""
+    for count, token_id in enumerate(ids, 1):
+        stream.push(token_id)
+        handed_on += stream.piece()
+        assert stream.text == decode_text(tokenizer, ids[:count])
+        assert stream.text.startswith(handed_on)
+    assert handed_on + stream.piece(decode_text(tokenizer, ids)) == decode_text(tokenizer, ids)
+
+
+def decode_bytes(name: str) -> int:
+    """The byte that a byte-level token of one character stands for (GPT-2's table)."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [value for value in range(256) if value not in plain]
+    return ord(name) if ord(name) in plain else others[ord(name) - 256]
+
+
+@pytest.mark.parametrize("text", ["the answer 你好 🙂 " * 30, "\ufffd" * 160], ids=["text", "replacements"])
+def test_the_window_stays_short(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    tokenizer = tokenizer_named("bytes")
+    lengths = window_lengths(monkeypatch, tokenizer.encode(text, add_special_tokens=False))
+    assert max(lengths) <= 12
+
+
+def test_endless_bytes_that_are_no_character_do_not_lengthen_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = tokenizer_named("bytes")
+    bad = next(i for i in range(len(tokenizer)) if decode_text(tokenizer, [i]) == "\ufffd")
+    assert max(window_lengths(monkeypatch, [bad] * 200)) <= 12
+
+
+def window_lengths(monkeypatch: pytest.MonkeyPatch, ids: Sequence[int]) -> list[int]:
+    """How many ids are decoded at a time while these are pushed."""
     tokenizer = tokenizer_named("bytes")
     lengths: list[int] = []
     decode = type(tokenizer).decode
@@ -142,10 +179,10 @@ def test_the_window_stays_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(type(tokenizer), "decode", watched)
     stream = TextStream(tokenizer)
-    for token_id in tokenizer.encode("the answer 你好 🙂 " * 30, add_special_tokens=False):
+    for token_id in ids:
         stream.push(token_id)
-    assert len(stream.settled) == 16 * 30
-    assert max(lengths) <= 8
+    assert len(stream.settled) >= len(stream.text) - 8
+    return lengths
 
 
 def test_a_clean_up_of_blanks_does_not_alter_the_text() -> None:

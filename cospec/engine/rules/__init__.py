@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cospec.engine.rules import arbiter, cascades, constant, fixed, fuzzy, gates, mentored, proposal, windowed
-from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer
+from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer, BoundScorer
 from cospec.engine.rules.base import Regions, RoundView, Rule, Verdict
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import Parameter, RuleInfo, check_bonus, rule_of, split_specs
@@ -19,6 +19,7 @@ __all__ = [
     "RULES",
     "ArbiterRule",
     "BlockScorer",
+    "BoundScorer",
     "Parameter",
     "Regions",
     "RoundView",

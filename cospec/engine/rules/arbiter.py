@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -20,9 +21,13 @@ class BlockScorer(Protocol):
 
     context_cache: ContextCache
 
-    def bind(self, draft: CachedModel) -> None:
-        """Prepare for a batch over this draft cache; called once per run, before any row is admitted."""
+    def bind(self, draft: CachedModel) -> BoundScorer:
+        """What scores the blocks of one run over this draft cache; called once per run, and runs may overlap."""
         ...
+
+
+class BoundScorer(Protocol):
+    """An arbiter in one run, with whatever the run changes."""
 
     def admit(self, ids: Tensor, lengths: Mapping[int, int], chunk: int) -> None:
         """Rows start anew with the first ``lengths[row]`` tokens of ``ids`` (B, C), read ``chunk`` at a time."""
@@ -48,12 +53,20 @@ class ArbiterRule(Rule):
         if not 0.0 <= threshold <= 1.0:
             raise ValueError(f"threshold is {threshold}: a keep probability is compared with it, so it lies in [0, 1]")
         self.scorer, self.threshold, self.sampled = scorer, threshold, sampled
+        self._bound: BoundScorer | None = None
+
+    def over(self, bound: BoundScorer) -> ArbiterRule:
+        """This rule for one run, which it decides by ``bound``; the rule itself may serve other runs meanwhile."""
+        rule = copy.copy(self)
+        rule._bound = bound
+        return rule
 
     def decide(self, view: RoundView) -> Verdict:
         probs = torch.zeros(view.match.shape, device=view.match.device)
         rows = view.regions.rows
+        assert self._bound is not None, "over() comes before any decision"
         if len(rows):
-            probs[rows] = torch.sigmoid(self.scorer.score(view.regions).float())
+            probs[rows] = torch.sigmoid(self._bound.score(view.regions).float())
         probs = torch.where(view.mismatch, probs, 0.0)
         return Verdict(accept=view.match | (view.mismatch & self._keep(probs, view)), keep_probs=probs)
 

@@ -62,18 +62,22 @@ class LimitShare:
         rows = zip(self.measured, self.terms, strict=True)
         return statistics.median(measured / terms.limit for measured, terms in rows)
 
+    @property
+    def typical(self) -> LimitTerms:
+        """The terms of the repeat whose limit is the median, of two the lower: medians of each would make no limit."""
+        return sorted(self.terms, key=lambda terms: terms.limit)[(len(self.terms) - 1) // 2]
+
     def to_json(self) -> dict[str, Any]:
-        """The medians, every term among them."""
-        rows = [asdict(terms) for terms in self.terms]
+        """Medians, the limit with the terms it is made of."""
         return {
             "method": self.key.method,
             "batch": self.key.batch,
-            "limit": statistics.median(terms.limit for terms in self.terms),
+            "limit": self.typical.limit,
             "measured": statistics.median(self.measured),
             "relative_share": self.relative_share,
             "share": self.share,
             "shares": list(self.shares),
-            **{name: statistics.median(row[name] for row in rows) for name in rows[0]},
+            **asdict(self.typical),
         }
 
 

@@ -88,7 +88,7 @@ class EnginePasses:
 
         With a cache of its own the pass also reads ``num_pending`` committed tokens.
         """
-        scorer, blocks = rule.scorer, self.ids[:, :num_positions]
+        blocks = self.ids[:, :num_positions]
         regions = Regions(
             ids=self.ids,
             lengths=self._filled(self.context),
@@ -98,7 +98,7 @@ class EnginePasses:
             rows=torch.arange(num_rows, device=self.ids.device),
         )
         read = self._lengths(max(1, self.context + 1 - num_pending))
-        scorer.bind(self._cached["draft"])
+        scorer = rule.scorer.bind(self._cached["draft"])
 
         def new_timer() -> ForwardTimer:
             timer = ForwardTimer(self.pair.device)

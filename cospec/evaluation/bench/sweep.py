@@ -39,7 +39,7 @@ class Points:
 def points(kind: SweepKind, last: int | None, pair: Pair, work: Workload) -> Points:
     """The points of a sweep that fit this pair, of which the last is ``last`` if that is given."""
     first, end = RANGES[kind]
-    wanted = last or end
+    wanted = end if last is None else last
     if wanted < first:
         raise ValueError(f"--sweep-to {wanted} is below the first point of --sweep {kind}, which is {first}")
     if kind == "batch":
