@@ -105,7 +105,7 @@ def _workload(options: BenchOptions, pair: Pair, rows: Sequence[PromptRow]) -> W
     requests = tuple(requests_of(pair, rows, raw=options.raw))
     work = Workload(requests, options.max_new_tokens, options.num_draft_tokens, eos)
     if not options.sweep:
-        check_workload(work, pair, options.batches)
+        check_workload(work, pair, options.batches, arbiters=bool(options.arbiter))
     elif not can_time(pair.device):
         raise ValueError(f"--sweep times single passes, which cannot be done on {pair.device.type}: use cpu or cuda")
     return work

@@ -39,6 +39,7 @@ from cospec.cli.options import (
     TopPOption,
     on_interrupt,
 )
+from cospec.cli.outgrown import Outgrown
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
 
@@ -110,10 +111,12 @@ def command(
         options = _with_measured_ratio(options, options.over(loaded))
     engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
     requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
+    outgrown = Outgrown(loaded)
     if stream:
-        _print_stream(engine.stream(requests), rows, text_only)
+        _print_stream(outgrown.seen(engine.stream(requests)), rows, text_only)
     else:
-        _print_in_order(engine.run(requests), len(rows), text_of if text_only else line_of)
+        _print_in_order(outgrown.seen(engine.run(requests)), len(rows), text_of if text_only else line_of)
+    outgrown.say()
 
 
 def _ratio(text: str | None) -> float | None:

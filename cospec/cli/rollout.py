@@ -39,6 +39,7 @@ from cospec.cli.options import (
     TopPOption,
     on_interrupt,
 )
+from cospec.cli.outgrown import Outgrown
 from cospec.cli.outputs import check_output
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow, load_prompt_rows
@@ -104,6 +105,7 @@ def command(
     requests = requests_of(loaded, rows, raw=raw)
     kept = recorded_rollouts(out, requests, engine.settings)
     new, seconds = _decode(engine, requests, {rollout.id for rollout in kept}, out)
+    Outgrown(loaded).say_of(new)
     report(_summary(out, kept, new, seconds, engine.settings.bonus), json)
 
 

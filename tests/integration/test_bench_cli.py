@@ -148,7 +148,7 @@ def test_a_sweep_of_the_context_ends_with_the_pairs(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = json.loads((out / "results.json").read_text())
     (sweep,) = found["sweeps"]
-    last = 512 - 6 - (2 * 3 + 3)
+    last = 512 - 6
     assert [(point["at"], point["method"]) for point in sweep["points"]] == [
         (256, "target"),
         (256, "strict"),
@@ -238,7 +238,7 @@ def test_a_compile_mode_that_cannot_work_is_refused_before_weights_are_read(
 
 def test_a_bench_that_measured_nothing_leaves_its_directory_to_other_settings(files: Files, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert_refused(run_here(*bench(files, "--batch", "1", "--max-new-tokens", "150", "--out", out)), "must fit behind")
+    assert_refused(run_here(*bench(files, "--batch", "1", "--max-new-tokens", "158", "--out", out)), "must fit behind")
     result = run_here(*bench(files, "--batch", "1", "--out", out))
     assert result.exit_code == 0, result.output
 
@@ -268,8 +268,8 @@ def test_prompts_must_come_from_somewhere(files: Files, tmp_path: Path) -> None:
 
 
 def test_prompts_that_do_not_fit_are_refused(files: Files) -> None:
-    result = run_here(*bench(files, "--batch", "1", "--max-new-tokens", "150"))
-    assert_refused(result, "prompt 0 has", "159 must fit behind it", "context holds 160")
+    result = run_here(*bench(files, "--batch", "1", "--max-new-tokens", "158"))
+    assert_refused(result, "prompt 0 has", "158 must fit behind it (the text)", "context holds 160")
 
 
 def test_an_arbiter_of_another_pair_is_refused(files: Files, tmp_path: Path) -> None:

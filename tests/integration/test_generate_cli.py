@@ -188,6 +188,20 @@ def test_blocks_as_long_as_pays_write_the_same_text(files: Files) -> None:
         assert_refused(run_here(*options, "--cost-ratio", bad), "--cost-ratio is")
 
 
+def test_texts_that_outgrow_the_drafts_context_are_counted(files: Files, tmp_path: Path) -> None:
+    write_model(tmp_path / "draft", seed=1, max_position_embeddings=14)
+    models = ("--draft", tmp_path / "draft", "--target", files.pair.parent / "target")
+    options = (*models, "--prompts", files.rows, *NEW)
+    line = "of 5 texts outgrew the draft's context of 14 tokens: from there on the target wrote alone"
+    for more in ((), ("--stream",)):
+        result = run_here("generate", *options, *more)
+        assert result.exit_code == 0, result.output
+        assert line in result.stderr
+    assert "outgrew" not in run_here("generate", *options, "--rule", "target").stderr
+    assert "outgrew" not in run_here("generate", "--pair", files.pair, "--prompts", files.rows, *NEW).stderr
+    assert line in run_here("rollout", *options, "--out", tmp_path / "rollouts.jsonl").stderr
+
+
 def test_a_stopped_run_has_printed_everything_that_was_finished(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -217,12 +217,13 @@ def work_of(*lengths: int, cap: int = 8, drafts: int = 2) -> Workload:
 def test_a_sweep_of_the_context_ends_where_the_pair_does_and_says_so() -> None:
     pair = dataclasses.replace(family_pair("llama", "sdpa"), target_context=9000, draft_context=1100)
     found = points("context", None, pair, work_of(3))
-    assert found.at == (256, 512, 1024, 1100 - 8 - 9)
+    assert found.at == (256, 512, 1024, 1100 - 8)
     assert found.clipped is not None
-    assert "1083 tokens instead of 8192" in found.clipped
+    assert "1092 tokens instead of 8192: the draft's context holds 1100, and 8 must fit" in found.clipped
+    assert points("context", None, pair, work_of(3), arbiters=True).at[-1] == 1100 - 8 - 9
     assert points("context", 512, pair, work_of(3)).at == (256, 512)
     assert points("context", 512, pair, work_of(3)).clipped is None
-    assert points("context", None, dataclasses.replace(pair, draft_context=160), work_of(3)).at == (143,)
+    assert points("context", None, dataclasses.replace(pair, draft_context=160), work_of(3)).at == (152,)
     with pytest.raises(ValueError, match="--sweep-to 100 is below the first point"):
         points("context", 100, pair, work_of(3))
 
@@ -239,7 +240,7 @@ def test_a_sweep_of_the_batch_doubles() -> None:
 def test_prompts_of_a_sweep_end_as_a_prompt_does() -> None:
     pair, work = family_pair("llama", "sdpa"), work_of(4, 6)
     contenders = sweep_contenders(points("context", None, pair, work), pair, work, {"x": None}, 3)
-    assert [contender.keys[0] for contender in contenders] == [CellKey("cospec", "x", 3, 143)]
+    assert [contender.keys[0] for contender in contenders] == [CellKey("cospec", "x", 3, 152)]
     rows = contenders[0].work.prompts
     assert len(rows) == 3
     assert rows[0] == rows[1] == rows[2]
@@ -257,10 +258,16 @@ def test_bare_passes_of_a_short_block_lie_between_one_token_and_a_block() -> Non
 # --- what cannot be measured -----------------------------------------------------------------------------------------
 
 
-def test_prompts_that_some_engine_could_not_finish_are_refused() -> None:
+def test_prompts_that_some_engine_could_not_finish_are_refused_by_the_model_that_could_not() -> None:
     pair = family_pair("llama", "sdpa")
-    check_workload(work_of(3, 143), pair, [1, 2])
-    with pytest.raises(ValueError, match="prompt 1 has 144 tokens, 17 must fit behind it"):
-        check_workload(work_of(3, 144), pair, [1])
+    check_workload(work_of(3, 152), pair, [1, 2])
+    check_workload(work_of(3, 143), pair, [1], arbiters=True)
+    with pytest.raises(ValueError, match=r"1 has 153 tokens, 8 .*\(the text\), .*holds 160: .* or lower --max-new-tokens"):
+        check_workload(work_of(3, 153), pair, [1])
+    with pytest.raises(ValueError, match=r"1 has 144 tokens, 17 must fit behind it \(the text and a region of"):
+        check_workload(work_of(3, 144), pair, [1], arbiters=True)
+    short = dataclasses.replace(pair, draft_context=20)
+    with pytest.raises(ValueError, match="the draft's context holds 20: shorten the prompt$"):
+        check_workload(work_of(20), short, [1])
     with pytest.raises(ValueError, match="--batch 3 is more than the 2 prompts"):
         check_workload(work_of(3, 4), pair, [1, 3])
