@@ -178,7 +178,9 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
     assert points["sft", 1]["tokens_per_round"] == points["sft", 2]["tokens_per_round"]
     assert points["sft", 1]["arbiter_share_of_rounds"] == points["sft", 2]["arbiter_share_of_rounds"] > 0
     assert points["sft", 2]["parts_s"]["arbiter"] > 0
-    assert found["left_out"] == ["the plots of the sweeps are left out: add --out DIR"]
+    line = "the plots of the sweeps are left out: add --out DIR"
+    assert found["left_out"] == [line]
+    assert result.stderr.startswith(f"cospec: {line}")
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ class PlainPasses:
         return typical_s(lambda: self._pass(width), self._timer, self._ids.device)
 
     def _pass(self, width: int) -> None:
-        # Layers grow into new tensors, so that copies of them leave the context as it is. To crop them instead would not
-        # do: one that has slid past its window does not know any more what it let go.
+        # Layers grow into new tensors, so that copies of them leave the context as it is. To crop them instead would
+        # not do: one that has slid past its window does not know any more what it let go.
         cache = copy.copy(self._cache)
         cache.layers = [copy.copy(layer) for layer in self._cache.layers]
         output = self._call(self._model, self._ids[:, self._context : self._context + width], cache)
