@@ -63,6 +63,7 @@ class BenchOptions:
     batch: list[int] | None
     max_new_tokens: int
     num_draft_tokens: int
+    cost_ratio: float | None
     eos_token_id: list[int] | None
     repeats: int
     vllm_python: Path | None
@@ -172,6 +173,7 @@ class BenchOptions:
         return DecodeOptions(
             sampling=Sampling(),
             num_draft_tokens=self.num_draft_tokens,
+            cost_ratio=self.cost_ratio,
             max_new_tokens=self.max_new_tokens,
             eos_token_ids=tuple(self.eos_token_id) if self.eos_token_id else None,
             batch_size=max(self.batches),

@@ -108,7 +108,7 @@ def _workload(options: BenchOptions, pair: Pair, rows: Sequence[PromptRow]) -> W
 
     eos = pair.eos_token_ids if options.eos_token_id is None else tuple(options.eos_token_id)
     requests = tuple(requests_of(pair, rows, raw=options.raw))
-    work = Workload(requests, options.max_new_tokens, options.num_draft_tokens, eos)
+    work = Workload(requests, options.max_new_tokens, options.num_draft_tokens, eos, options.cost_ratio)
     if not options.sweep:
         check_workload(work, pair, options.batches, arbiters=bool(options.arbiter))
     elif not can_time(pair.device):

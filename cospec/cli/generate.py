@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cospec.cli.methods import refuse_unused
 from cospec.cli.options import (
     ArbiterOption,
     AttnOption,
@@ -54,8 +55,8 @@ MeasuredRatioOption = Annotated[
     typer.Option(
         "--cost-ratio",
         metavar="RATIO|auto",
-        help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time; "
-        "auto: measure it.",
+        help="Blocks as long as pays for each row, one token at least, a draft step taking this share of a target "
+        "pass's time; auto: measure it.",
     ),
 ]
 
@@ -104,6 +105,7 @@ def command(
     loading.check_passes(compile_mode, packed, spec)
     options = loading.decode_options_of(given | {"cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(rule, arbiter, threshold)
+    refuse_unused(options, {choice.name: choice})
     from cospec.evaluation.method import requests_of
 
     loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn)
@@ -120,19 +122,31 @@ def command(
 
 
 def _ratio(text: str | None) -> float | None:
-    if text is None or text == "auto":
+    if text is None:
         return None
     try:
-        return float(text)
+        # What is to be measured is taken as given until it is.
+        return 1.0 if text == "auto" else float(text)
     except ValueError:
         raise ValueError(f"--cost-ratio is {text!r}: give a number above 0, or auto") from None
 
 
 def _with_measured_ratio(options: DecodeOptions, pair: Pair) -> DecodeOptions:
-    from cospec.engine.cost import measure_cost_ratio
+    import time
 
+    from cospec.engine.cost import measure_cost_ratio
+    from cospec.evaluation.table import STARVED
+
+    start, cpu = time.perf_counter(), time.process_time()
     ratio = measure_cost_ratio(pair, options.batch_size, options.num_draft_tokens)
-    typer.echo(f"cospec: a draft step takes {ratio:.3f} of a target pass here: --cost-ratio {ratio:.3f}", err=True)
+    share = (time.process_time() - cpu) / (time.perf_counter() - start)
+    busy = pair.device.type == "cpu" and share < STARVED
+    typer.echo(
+        f"cospec: a draft step takes {ratio:.3f} of a target pass here"
+        f"{' (the machine was busy: it may take another share later)' if busy else ''}: for the same blocks again, "
+        f"--cost-ratio {ratio:.3f}",
+        err=True,
+    )
     return dataclasses.replace(options, cost_ratio=ratio)
 
 

@@ -78,12 +78,25 @@ BonusOption = Annotated[
 NumDraftTokensOption = Annotated[
     int, typer.Option("--num-draft-tokens", help="Draft tokens a round, K in the method; at least 1.")
 ]
+
+
+def _cost_ratio(text: str) -> float:
+    if text == "auto":
+        raise typer.BadParameter("`cospec generate --cost-ratio auto` measures it and prints the number to give here")
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number: give a draft step's share of a target pass's time") from None
+
+
 CostRatioOption = Annotated[
     float | None,
     typer.Option(
         "--cost-ratio",
         metavar="RATIO",
-        help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time.",
+        parser=_cost_ratio,
+        help="Blocks as long as pays for each row, one token at least, a draft step taking this share of a target "
+        "pass's time.",
     ),
 ]
 CompileOption = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cospec.cli.methods import refuse_unused
 from cospec.cli.options import (
     ArbiterOption,
     AttnOption,
@@ -95,6 +96,7 @@ def command(
     loading.check_passes(compile_mode, packed, spec)
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
+    refuse_unused(options, {choice.name: choice})
     from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of

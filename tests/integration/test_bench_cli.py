@@ -103,6 +103,18 @@ def test_an_arbiter_is_measured_and_the_table_says_what_numbers_mean(files: File
     assert (tmp_path / "run" / "cells.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_adaptive_blocks_draft_as_much_as_pays_and_write_the_same(files: Files) -> None:
+    drafts = {}
+    for ratio in ("0.001", "10"):
+        result = run_here(*bench(files, "--batch", "1", "--num-draft-tokens", "4", "--cost-ratio", ratio, "--json"))
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        assert found["settings"]["cost_ratio"] == float(ratio)
+        assert of_cells(found)["cospec", "strict", 1]["identical_to_target"] is True
+        drafts[ratio] = found["limits"][0]["num_drafts"]
+    assert drafts["10"] <= 1 < drafts["0.001"]
+
+
 def test_a_bench_goes_on_where_it_stopped(files: Files, tmp_path: Path) -> None:
     asked, out = bench(files, "--batch", "1", "--out", tmp_path / "run"), tmp_path / "run"
     assert run_here(*asked).exit_code == 0
@@ -201,6 +213,9 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
         (["--repeats", "0"], ["--repeats is 0"]),
         (["--max-new-tokens", "0"], ["--max-new-tokens is 0"]),
         (["--num-draft-tokens", "0"], ["--num-draft-tokens is 0"]),
+        (["--cost-ratio", "0"], ["--cost-ratio is 0"]),
+        (["--cost-ratio", "auto"], ["cospec generate --cost-ratio auto"]),
+        (["--cost-ratio", "cheap"], ["'cheap' is no number"]),
         (["--num", "3"], ["--num is for tasks"]),
         (["--task", "word_problems"], ["--prompts", "--task", "one of the two"]),
         (["--arbiter", "nowhere"], ["no arbiter directory 'nowhere'"]),

@@ -289,9 +289,7 @@ def test_prompts_that_some_engine_could_not_finish_are_refused_by_the_model_that
     pair = family_pair("llama", "sdpa")
     check_workload(work_of(3, 152), pair, [1, 2])
     check_workload(work_of(3, 143), pair, [1], arbiters=True)
-    with pytest.raises(
-        ValueError, match=r"153 tokens, 8 .*\(the text\), .*holds 160: .* or lower --max-new-tokens"
-    ):
+    with pytest.raises(ValueError, match=r"153 tokens, 8 .*\(the text\), .*holds 160: .* or lower --max-new-tokens"):
         check_workload(work_of(3, 153), pair, [1])
     with pytest.raises(ValueError, match=r"1 has 144 tokens, 17 must fit behind it \(the text and a region of"):
         check_workload(work_of(3, 144), pair, [1], arbiters=True)

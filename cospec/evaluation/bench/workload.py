@@ -15,12 +15,16 @@ _WARM_UP_TOKENS = 12
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Prompts to be continued greedily by ``max_new_tokens`` at most; ``num_draft_tokens`` is K of the method."""
+    """Prompts to be continued greedily by ``max_new_tokens`` at most; ``num_draft_tokens`` is K of the method.
+
+    With a ``cost_ratio`` this package's engine drafts as many of them as pays (`cospec.engine.decode.Engine`).
+    """
 
     requests: tuple[Request, ...]
     max_new_tokens: int
     num_draft_tokens: int
     eos_token_ids: tuple[int, ...]
+    cost_ratio: float | None = None
 
     def warm_up(self, batch: int) -> Workload:
         """A first batch of it, short."""
