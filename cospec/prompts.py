@@ -34,7 +34,8 @@ def prompt_ids(pair: Pair, prompt: str | Sequence[Mapping[str, Any]], *, raw: bo
             raise ValueError(
                 "chat messages need a chat template, and there is none here (or --raw is set): give a text"
             )
-        return one_bos(tokenizer.encode(prompt), tokenizer.bos_token_id)
+        # Not verbose: a prompt that is too long is refused by name.
+        return one_bos(tokenizer.encode(prompt, verbose=False), tokenizer.bos_token_id)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     return templated_ids(pair, chat_text(pair, messages))
 
@@ -59,7 +60,7 @@ def chat_text(pair: Pair, messages: Sequence[Mapping[str, Any]], *, open_answer:
 
 def templated_ids(pair: Pair, text: str) -> list[int]:
     """Token ids of a text that a chat template has written, special tokens and all: nothing is added to it."""
-    return one_bos(pair.tokenizer.encode(text, add_special_tokens=False), pair.tokenizer.bos_token_id)
+    return one_bos(pair.tokenizer.encode(text, add_special_tokens=False, verbose=False), pair.tokenizer.bos_token_id)
 
 
 def one_bos(ids: list[int], bos: int | None) -> list[int]:

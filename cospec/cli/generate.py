@@ -41,8 +41,9 @@ from cospec.cli.options import (
     on_interrupt,
 )
 from cospec.cli.outgrown import Outgrown
+from cospec.cli.rows_to_decode import rows_to_decode
 from cospec.jsonl import dumps
-from cospec.prompt_rows import PromptRow, load_prompt_rows
+from cospec.prompt_rows import PromptRow
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
@@ -154,7 +155,7 @@ def _rows(prompt: str | None, prompts: Path | None) -> list[PromptRow]:
     if prompt is not None and prompts is not None:
         raise ValueError("a prompt and --prompts are both given: keep one of them")
     if prompts is not None:
-        return load_prompt_rows(prompts, require_gold=False)
+        return rows_to_decode(prompts)
     if prompt is None:
         raise ValueError("no prompt given: write one behind the command, or use --prompts FILE.jsonl")
     if not prompt.strip():
@@ -169,7 +170,7 @@ def _print_in_order(finished: Iterable[tuple[int, Rollout]], num_rows: int, rend
     waiting: dict[int, Rollout] = {}
     printed = 0
     with (
-        on_interrupt(lambda: f"the {printed} of {num_rows} lines printed so far"),
+        on_interrupt(lambda: f"the {printed} of {num_rows} lines printed so far" if printed else "nothing"),
         progress("generate", num_rows, bar=not sys.stdout.isatty()) as step,
     ):
         following = 0

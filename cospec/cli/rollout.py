@@ -42,8 +42,9 @@ from cospec.cli.options import (
 )
 from cospec.cli.outgrown import Outgrown
 from cospec.cli.outputs import check_output
+from cospec.cli.rows_to_decode import rows_to_decode
 from cospec.jsonl import dumps
-from cospec.prompt_rows import PromptRow, load_prompt_rows
+from cospec.prompt_rows import PromptRow
 
 if TYPE_CHECKING:
     from cospec.engine.decode import Engine
@@ -117,7 +118,7 @@ def _check_files(prompts: Path | None, out: Path | None) -> tuple[list[PromptRow
     if out is None:
         raise ValueError("no place for the records given: use --out ROLLOUTS.jsonl")
     check_output("--out", out, [prompts])
-    return load_prompt_rows(prompts, require_gold=False), out
+    return rows_to_decode(prompts), out
 
 
 def _decode(

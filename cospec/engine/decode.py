@@ -52,6 +52,10 @@ class Engine:
         compile_mode: CompileMode | None = None,
         draws: Draws | None = None,
     ) -> None:
+        if isinstance(rule, str):
+            raise ValueError(f"rule is {rule!r}: give `rule_named({rule!r})`, or `arbiter_rule` for an arbiter")
+        if isinstance(cost_ratio, str):
+            raise ValueError(f"cost_ratio is {cost_ratio!r}: give a number, such as `measure_cost_ratio` finds")
         for name, value in (("num_draft_tokens", num_draft_tokens), ("max_new_tokens", max_new_tokens)):
             if value < 1:
                 raise ValueError(f"{name} is {value}: it must be at least 1")
