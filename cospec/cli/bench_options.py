@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cospec.cli.options import one_of_several
+
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
     from cospec.engine.compiled import CompileMode
@@ -24,7 +26,13 @@ NumOption = Annotated[
     typer.Option("--num", metavar="[NAME=]N", help="How many problems of each or of one task; left out: 8."),
 ]
 BatchOption = Annotated[
-    list[int] | None, typer.Option("--batch", help="Texts in flight; repeatable; left out: 1 and 8 (in a sweep: 1).")
+    list[int] | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        parser=one_of_several,
+        help="Texts in flight; repeatable; left out: 1 and 8 (in a sweep: 1).",
+    ),
 ]
 RepeatsOption = Annotated[int, typer.Option("--repeats", help="Runs of every cell; ratios are taken within a repeat.")]
 VllmPythonOption = Annotated[

@@ -114,9 +114,26 @@ PackedOption = Annotated[
     ),
 ]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", help="Most tokens to write for a prompt.")]
+
+
+def one_of_several(text: str) -> int:
+    """One value of a repeatable option that takes whole numbers."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no whole number: give one, and the option again for each other"
+        ) from None
+
+
 EosOption = Annotated[
     list[int] | None,
-    typer.Option("--eos-token-id", help="Ending token id; repeatable; replaces the model's own."),
+    typer.Option(
+        "--eos-token-id",
+        metavar="ID",
+        parser=one_of_several,
+        help="Ending token id; repeatable; replaces the model's own.",
+    ),
 ]
 StopOption = Annotated[
     list[str] | None,

@@ -213,6 +213,8 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
         (["--repeats", "0"], ["--repeats is 0"]),
         (["--max-new-tokens", "0"], ["--max-new-tokens is 0"]),
         (["--num-draft-tokens", "0"], ["--num-draft-tokens is 0"]),
+        (["--batch", "1,8"], ["--batch", "'1,8' is no whole number", "again for each other"]),
+        (["--eos-token-id", "end"], ["--eos-token-id", "'end' is no whole number"]),
         (["--cost-ratio", "0"], ["--cost-ratio is 0"]),
         (["--cost-ratio", "auto"], ["cospec generate --cost-ratio auto"]),
         (["--cost-ratio", "cheap"], ["'cheap' is no number"]),
