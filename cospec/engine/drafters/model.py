@@ -46,11 +46,24 @@ class ModelDrafter:
                 rows_q.append(sampling.probabilities(logits))
                 proposed[:, step] = draws.categorical(rows_q[-1], contexts.keys, Stream.DRAFT, step)
             if step + 1 < num_steps:
+                if self._all_end(proposed[:, : step + 1], limits):
+                    proposed = proposed[:, : step + 1]
+                    break
                 counts = (limits > step + 1).long()
                 logits = self.cached.append(proposed[:, step, None], counts, contexts.longest + step)
                 logits = logits[:, 0, : self.vocab_size]
         num_positions = torch.minimum(limits, _first(torch.isin(proposed, self.eos_ids)) + 1)
         return Draft(proposed, num_positions, torch.stack(rows_q, 1) if rows_q else None)
+
+    def _all_end(self, proposed: Tensor, limits: Tensor) -> bool:
+        """Whether no row goes on behind the tokens (B, n) proposed so far; False where to ask is to wait for a device.
+
+        There the rest of the block is drafted for nothing.
+        """
+        if proposed.device.type != "cpu":
+            return False
+        ended = torch.isin(proposed, self.eos_ids).any(1) | (limits <= proposed.shape[1])
+        return bool(ended.all())
 
     def _catch_up(self, contexts: Contexts) -> Tensor:
         """Feed the committed tokens the cache lacks, in one pass; next-token logits (B, V) behind them.
