@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cospec.arbiter.adapter import arbiter_rule, load_arbiter
     from cospec.engine.decode import Engine
+    from cospec.engine.record import Sampling
     from cospec.engine.request import Request
     from cospec.engine.rules import rule_named
     from cospec.pair import load_pair
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Engine",
     "Request",
+    "Sampling",
     "__version__",
     "arbiter_rule",
     "load_arbiter",
@@ -31,6 +33,7 @@ __all__ = [
 _HOMES = {
     "Engine": "cospec.engine.decode",
     "Request": "cospec.engine.request",
+    "Sampling": "cospec.engine.record",
     "arbiter_rule": "cospec.arbiter.adapter",
     "load_arbiter": "cospec.arbiter.adapter",
     "load_pair": "cospec.pair",

@@ -21,6 +21,10 @@ def read_pair_file(path: str | Path) -> PairSpec:
     """
     if str(path) == TINY:
         return _bundled_pair()
+    if Path(path).is_dir():
+        raise ValueError(
+            f"--pair {str(path)!r} is a directory: name a PAIR.yaml, or give models with --draft MODEL --target MODEL"
+        )
     if not Path(path).is_file():
         raise ValueError(f"pair file {str(path)!r} does not exist: name a PAIR.yaml, or {TINY!r}, the bundled pair")
     return _relative_to(load_config(PairSpec, path, []), Path(path).parent)

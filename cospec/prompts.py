@@ -46,7 +46,8 @@ def prompt_ids(pair: Templated, prompt: str | Sequence[Mapping[str, Any]], *, ra
             raise ValueError(
                 "chat messages need a chat template, and there is none here (or --raw is set): give a text"
             )
-        return one_bos(tokenizer.encode(prompt), tokenizer.bos_token_id)
+        # Not verbose: a prompt that is too long is refused by name.
+        return one_bos(tokenizer.encode(prompt, verbose=False), tokenizer.bos_token_id)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     return templated_ids(pair, chat_text(pair, messages))
 
@@ -71,7 +72,7 @@ def chat_text(pair: Templated, messages: Sequence[Mapping[str, Any]], *, open_an
 
 def templated_ids(pair: Templated, text: str) -> list[int]:
     """Token ids of a text that a chat template has written, special tokens and all: nothing is added to it."""
-    return one_bos(pair.tokenizer.encode(text, add_special_tokens=False), pair.tokenizer.bos_token_id)
+    return one_bos(pair.tokenizer.encode(text, add_special_tokens=False, verbose=False), pair.tokenizer.bos_token_id)
 
 
 def one_bos(ids: list[int], bos: int | None) -> list[int]:

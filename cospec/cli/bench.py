@@ -7,6 +7,7 @@ from cospec.cli.eval_options import ArbitersOption
 from cospec.cli.options import (
     AttnOption,
     CompileOption,
+    CostRatioOption,
     DeviceOption,
     DraftOption,
     DtypeOption,
@@ -39,6 +40,7 @@ def command(
     batch: own.BatchOption = None,
     max_new_tokens: MaxNewTokensOption = 64,
     num_draft_tokens: NumDraftTokensOption = 5,
+    cost_ratio: CostRatioOption = None,
     eos_token_id: EosOption = None,
     repeats: own.RepeatsOption = 5,
     vllm_python: own.VllmPythonOption = None,

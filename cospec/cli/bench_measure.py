@@ -106,7 +106,7 @@ def sweeps(bench: Bench, stop: StopSignals) -> dict[str, Any]:
     from cospec.evaluation.bench.sweep import PlainProbes, points, sweep_contenders, sweep_results
 
     options, pair, work, rules = bench.options, bench.ours, bench.work, bench.rules
-    every = [points(kind, options.sweep_to, pair, work) for kind in options.sweeps]
+    every = [points(kind, options.sweep_to, pair, work, bool(bench.arbiters)) for kind in options.sweeps]
     found: list[dict[str, Any]] = []
     for places in every:
         contenders = sweep_contenders(places, pair, work, rules, options.batches[0])

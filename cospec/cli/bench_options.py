@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cospec.cli.options import one_of_several
+
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
     from cospec.engine.compiled import CompileMode
@@ -33,7 +35,13 @@ DraftersOption = Annotated[
     ),
 ]
 BatchOption = Annotated[
-    list[int] | None, typer.Option("--batch", help="Texts in flight; repeatable; left out: 1 and 8 (in a sweep: 1).")
+    list[int] | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        parser=one_of_several,
+        help="Texts in flight; repeatable; left out: 1 and 8 (in a sweep: 1).",
+    ),
 ]
 RepeatsOption = Annotated[int, typer.Option("--repeats", help="Runs of every cell; ratios are taken within a repeat.")]
 VllmPythonOption = Annotated[
@@ -73,6 +81,7 @@ class BenchOptions:
     batch: list[int] | None
     max_new_tokens: int
     num_draft_tokens: int
+    cost_ratio: float | None
     eos_token_id: list[int] | None
     repeats: int
     vllm_python: Path | None
@@ -199,6 +208,7 @@ class BenchOptions:
         return DecodeOptions(
             sampling=Sampling(),
             num_draft_tokens=self.num_draft_tokens,
+            cost_ratio=self.cost_ratio,
             max_new_tokens=self.max_new_tokens,
             eos_token_ids=tuple(self.eos_token_id) if self.eos_token_id else None,
             batch_size=max(self.batches),

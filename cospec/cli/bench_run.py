@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from cospec.evaluation.bench.workload import Workload
     from cospec.pair import Pair, PairSpec
 
+#: Said before hours are spent, and kept with the results.
+NO_PLOTS = "the plots of the sweeps are left out: add --out DIR"
+
 
 def run_bench(options: BenchOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
@@ -55,6 +58,8 @@ def _load_and_measure(
     settings = bench_settings(options, pair, work, choices, prompts, vllm)
     run = BenchRun(options.out, settings) if options.out else None
     bench = Bench(options, pair, options.decoding().over(pair), work, rules, run, vllm)
+    if options.sweep and run is None:
+        typer.echo(f"cospec: {NO_PLOTS}", err=True)
     with StopSignals() as stop:
         found = sweeps(bench, stop) if options.sweep else comparison(bench, stop)
     _report(bench, found | {"machine": settings["machine"], "settings": settings})
@@ -104,9 +109,9 @@ def _workload(options: BenchOptions, pair: Pair, rows: Sequence[PromptRow]) -> W
 
     eos = pair.eos_token_ids if options.eos_token_id is None else tuple(options.eos_token_id)
     requests = tuple(requests_of(pair, rows, raw=options.raw))
-    work = Workload(requests, options.max_new_tokens, options.num_draft_tokens, eos)
+    work = Workload(requests, options.max_new_tokens, options.num_draft_tokens, eos, options.cost_ratio)
     if not options.sweep:
-        check_workload(work, pair, options.batches)
+        check_workload(work, pair, options.batches, arbiters=bool(options.arbiter))
     elif not can_time(pair.device):
         raise ValueError(f"--sweep times single passes, which cannot be done on {pair.device.type}: use cpu or cuda")
     return work
@@ -115,9 +120,10 @@ def _workload(options: BenchOptions, pair: Pair, rows: Sequence[PromptRow]) -> W
 def _report(bench: Bench, found: dict[str, Any]) -> None:
     """Write, draw and print; one JSON object where that is asked for."""
     from cospec.evaluation.bench.plots import plot_cells, plot_sweep
-    from cospec.evaluation.bench.table import print_results
+    from cospec.evaluation.bench.table import print_results, warnings
     from cospec.evaluation.plots import plain_texts
 
+    found["warnings"] = warnings(found)
     if bench.run:
         bench.run.finish(found)
         with plain_texts():
@@ -126,8 +132,10 @@ def _report(bench: Bench, found: dict[str, Any]) -> None:
             for sweep in found["sweeps"]:
                 plot_sweep(sweep, bench.run.directory / f"sweep_{sweep['sweep']}.png")
     elif found["sweeps"]:
-        found["left_out"].append("the plots of the sweeps are left out: add --out DIR")
+        found["left_out"].append(NO_PLOTS)
     if bench.options.json:
+        for warning in found["warnings"]:
+            typer.echo(f"cospec: {warning}", err=True)
         typer.echo(dumps(found))
     else:
         print_results(found)

@@ -33,6 +33,7 @@ def bench_settings(
         "raw": options.raw,
         "max_new_tokens": work.max_new_tokens,
         "num_draft_tokens": work.num_draft_tokens,
+        "cost_ratio": work.cost_ratio,
         "eos_token_ids": list(work.eos_token_ids),
         "batches": list(options.batches),
         "arbiters": _arbiters(choices),

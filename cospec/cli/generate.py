@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cospec.cli.decode_option import DecodeFileOption, rule_from_file, warn_of_other_pair
+from cospec.cli.methods import check_methods
 from cospec.cli.options import (
     ArbiterOption,
     AttnOption,
@@ -42,8 +43,10 @@ from cospec.cli.options import (
     on_interrupt,
     written,
 )
+from cospec.cli.outgrown import Outgrown
+from cospec.cli.rows_to_decode import rows_to_decode
 from cospec.jsonl import dumps
-from cospec.prompt_rows import PromptRow, load_prompt_rows
+from cospec.prompt_rows import PromptRow
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
@@ -57,8 +60,8 @@ MeasuredRatioOption = Annotated[
     typer.Option(
         "--cost-ratio",
         metavar="RATIO|auto",
-        help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time; "
-        "auto: measure it.",
+        help="Blocks as long as pays for each row, one token at least, a draft step taking this share of a target "
+        "pass's time; auto: measure it.",
     ),
 ]
 
@@ -108,10 +111,12 @@ def command(
     from cospec.evaluation.method import requests_of
 
     requests, text_only = requests_of(loaded, rows, raw=raw), prompts is None and not json
+    outgrown = Outgrown(loaded)
     if stream:
-        _print_stream(engine.stream(requests), rows, text_only)
+        _print_stream(outgrown.seen(engine.stream(requests)), rows, text_only)
     else:
-        _print_in_order(engine.run(requests), len(rows), text_of if text_only else line_of)
+        _print_in_order(outgrown.seen(engine.run(requests)), len(rows), text_of if text_only else line_of)
+    outgrown.say()
 
 
 def _load(given: Mapping[str, Any], names: frozenset[str]) -> tuple[Pair, Engine]:
@@ -123,7 +128,7 @@ def _load(given: Mapping[str, Any], names: frozenset[str]) -> tuple[Pair, Engine
         given = rule_from_file(decode, given, names)
     options = loading.decode_options_of({**given, "cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
-    options.check_rule(choice)
+    check_methods(options, {choice.name: choice})
     models = [given[name] for name in ("pair", "draft", "target", "device", "dtype", "attn")]
     use = options.draft_use([choice])
     loading.check_passes(given["compile_mode"], given["packed"], loading.read_pair_spec(*models, draft_use=use))
@@ -139,19 +144,31 @@ def _load(given: Mapping[str, Any], names: frozenset[str]) -> tuple[Pair, Engine
 
 
 def _ratio(text: str | None) -> float | None:
-    if text is None or text == "auto":
+    if text is None:
         return None
     try:
-        return float(text)
+        # What is to be measured is taken as given until it is.
+        return 1.0 if text == "auto" else float(text)
     except ValueError:
         raise ValueError(f"--cost-ratio is {text!r}: give a number above 0, or auto") from None
 
 
 def _with_measured_ratio(options: DecodeOptions, pair: Pair) -> DecodeOptions:
-    from cospec.engine.cost import measure_cost_ratio
+    import time
 
+    from cospec.engine.cost import measure_cost_ratio
+    from cospec.evaluation.table import STARVED
+
+    start, cpu = time.perf_counter(), time.process_time()
     ratio = measure_cost_ratio(pair, options.batch_size, options.num_draft_tokens)
-    typer.echo(f"cospec: a draft step takes {ratio:.3f} of a target pass here: --cost-ratio {ratio:.3f}", err=True)
+    share = (time.process_time() - cpu) / (time.perf_counter() - start)
+    busy = pair.device.type == "cpu" and share < STARVED
+    typer.echo(
+        f"cospec: a draft step takes {ratio:.3f} of a target pass here"
+        f"{' (the machine was busy: it may take another share later)' if busy else ''}: for the same blocks again, "
+        f"--cost-ratio {ratio:.3f}",
+        err=True,
+    )
     return dataclasses.replace(options, cost_ratio=ratio)
 
 
@@ -159,7 +176,7 @@ def _rows(prompt: str | None, prompts: Path | None) -> list[PromptRow]:
     if prompt is not None and prompts is not None:
         raise ValueError("a prompt and --prompts are both given: keep one of them")
     if prompts is not None:
-        return load_prompt_rows(prompts, require_gold=False)
+        return rows_to_decode(prompts)
     if prompt is None:
         raise ValueError("no prompt given: write one behind the command, or use --prompts FILE.jsonl")
     if not prompt.strip():
@@ -174,7 +191,7 @@ def _print_in_order(finished: Iterable[tuple[int, Rollout]], num_rows: int, rend
     waiting: dict[int, Rollout] = {}
     printed = 0
     with (
-        on_interrupt(lambda: f"the {printed} of {num_rows} lines printed so far"),
+        on_interrupt(lambda: f"the {printed} of {num_rows} lines printed so far" if printed else "nothing"),
         progress("generate", num_rows, bar=not sys.stdout.isatty()) as step,
     ):
         following = 0

@@ -10,6 +10,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from cospec.cli.options import DraftUse, require_pair_choice
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ def check_passes(compile_mode: CompileMode | None, packed: bool, spec: PairSpec)
     device_type = pick_device(spec.target.device).type
     if compile_mode is not None:
         check_compile(compile_mode, device_type)
+    if compile_mode == "inductor":
+        typer.echo("cospec: compiling every kind of pass when it first occurs, some 20 s each on a CPU", err=True)
     if packed:
         check_packing(device_type)
 

@@ -68,9 +68,13 @@ def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> 
         choice.arbiter is None and (choice.name == "draft" or not rule_named(choice.name).drafts)
         for choice in choices.values()
     ]
-    for option, value in (("--bonus", options.bonus), ("--cost-ratio", options.cost_ratio)):
-        if value is not None and all(alone):
-            raise ValueError(f"{option} is given, but none of the methods {', '.join(choices)} drafts: drop {option}")
+    given = {
+        "--bonus": options.bonus is not None,
+        "--cost-ratio": options.cost_ratio is not None,
+        "--num-draft-tokens": options.num_draft_tokens != 5,
+    }
+    for option in [option for option, is_given in given.items() if is_given and all(alone)]:
+        raise ValueError(f"{option} is given, but nothing here drafts ({', '.join(choices)}): drop {option}")
 
 
 def build_methods(choices: Mapping[str, RuleChoice], pair: Pair, options: DecodeOptions) -> list[Method]:

@@ -88,12 +88,25 @@ DrafterOption = Annotated[
 NumDraftTokensOption = Annotated[
     int, typer.Option("--num-draft-tokens", help="Draft tokens a round, K in the method; at least 1.")
 ]
+
+
+def _cost_ratio(text: str) -> float:
+    if text == "auto":
+        raise typer.BadParameter("`cospec generate --cost-ratio auto` measures it and prints the number to give here")
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number: give a draft step's share of a target pass's time") from None
+
+
 CostRatioOption = Annotated[
     float | None,
     typer.Option(
         "--cost-ratio",
         metavar="RATIO",
-        help="Blocks as long as pays for each row, a draft step taking this share of a target pass's time.",
+        parser=_cost_ratio,
+        help="Blocks as long as pays for each row, one token at least, a draft step taking this share of a target "
+        "pass's time.",
     ),
 ]
 CompileOption = Annotated[
@@ -111,9 +124,26 @@ PackedOption = Annotated[
     ),
 ]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", help="Most tokens to write for a prompt.")]
+
+
+def one_of_several(text: str) -> int:
+    """One value of a repeatable option that takes whole numbers."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no whole number: give one, and the option again for each other"
+        ) from None
+
+
 EosOption = Annotated[
     list[int] | None,
-    typer.Option("--eos-token-id", help="Ending token id; repeatable; replaces the model's own."),
+    typer.Option(
+        "--eos-token-id",
+        metavar="ID",
+        parser=one_of_several,
+        help="Ending token id; repeatable; replaces the model's own.",
+    ),
 ]
 StopOption = Annotated[
     list[str] | None,

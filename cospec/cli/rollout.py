@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cospec.cli.methods import check_methods
 from cospec.cli.options import (
     ArbiterOption,
     AttnOption,
@@ -40,9 +41,11 @@ from cospec.cli.options import (
     TopPOption,
     on_interrupt,
 )
+from cospec.cli.outgrown import Outgrown
 from cospec.cli.outputs import check_output
+from cospec.cli.rows_to_decode import rows_to_decode
 from cospec.jsonl import dumps
-from cospec.prompt_rows import PromptRow, load_prompt_rows
+from cospec.prompt_rows import PromptRow
 
 if TYPE_CHECKING:
     from cospec.engine.decode import Engine
@@ -94,7 +97,7 @@ def command(
 
     options = loading.decode_options_of(given)
     choice = loading.choose_rule(rule, arbiter, threshold, sampled=sampled, default="never")
-    options.check_rule(choice)
+    check_methods(options, {choice.name: choice})
     use = options.draft_use([choice])
     spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
     loading.check_passes(compile_mode, packed, spec)
@@ -108,6 +111,7 @@ def command(
     requests = requests_of(loaded, rows, raw=raw)
     kept = recorded_rollouts(out, requests, engine.settings)
     new, seconds = _decode(engine, requests, {rollout.id for rollout in kept}, out)
+    Outgrown(loaded).say_of(new)
     report(_summary(out, kept, new, seconds, engine.settings.bonus), json)
 
 
@@ -117,7 +121,7 @@ def _check_files(prompts: Path | None, out: Path | None) -> tuple[list[PromptRow
     if out is None:
         raise ValueError("no place for the records given: use --out ROLLOUTS.jsonl")
     check_output("--out", out, [prompts])
-    return load_prompt_rows(prompts, require_gold=False), out
+    return rows_to_decode(prompts), out
 
 
 def _decode(

@@ -63,6 +63,10 @@ class Engine:
         compile_mode: CompileMode | None = None,
         draws: Draws | None = None,
     ) -> None:
+        if isinstance(rule, str):
+            raise ValueError(f"rule is {rule!r}: give `rule_named({rule!r})`, or `arbiter_rule` for an arbiter")
+        if isinstance(cost_ratio, str):
+            raise ValueError(f"cost_ratio is {cost_ratio!r}: give a number, such as `measure_cost_ratio` finds")
         _require_positive(num_draft_tokens=num_draft_tokens, max_new_tokens=max_new_tokens)
         _require_positive(batch_size=batch_size, prefill_chunk=prefill_chunk)
         if cost_ratio is not None and not 0.0 < cost_ratio < float("inf"):

@@ -13,7 +13,8 @@ from cospec.pair import Pair
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt to continue. ``id`` and the seed decide all its random draws, whatever is decoded beside it.
+    """A prompt to continue. ``id`` and the seed decide all its random draws, whatever is decoded beside it: two of one
+    id draw alike.
 
     ``max_new_tokens`` caps this request below the engine's own cap; ``stop`` are stop strings beside the engine's own;
     ``sampling`` and ``seed`` go before the engine's.
@@ -41,6 +42,11 @@ class Request:
 def check_request(request: Request, pair: Pair) -> None:
     """ValueError for a request that cannot be decoded."""
     ids, limit = request.prompt_ids, pair.target_context
+    given: object = ids
+    if isinstance(given, str):
+        raise ValueError(f"prompt {request.id!r} is a text: give its token ids, `prompt_ids(pair, text)`")
+    if not isinstance(request.sampling, Sampling | None):
+        raise ValueError(f"prompt {request.id!r} has sampling {request.sampling!r}: give a `Sampling`")
     if len(ids) == 0:
         raise ValueError(f"prompt {request.id!r} is empty: a prompt needs at least one token")
     if len(ids) >= limit:

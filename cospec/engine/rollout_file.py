@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout, Settings, rollout_from_json
@@ -14,11 +16,20 @@ from cospec.jsonl import append_jsonl, drop_torn_tail, read_jsonl
 
 def read_rollouts(path: Path) -> list[Rollout]:
     """All rollouts of a file; ValueError if there are none, or two of one id."""
-    rollouts = [rollout_from_json(row) for row in read_jsonl(path)]
+    rollouts = [_rollout(row, path) for row in read_jsonl(path)]
     if not rollouts:
         raise ValueError(f"{path} holds no rollouts: write some with `cospec rollout`")
     _refuse_repeated(rollouts, path)
     return rollouts
+
+
+def _rollout(row: Mapping[str, Any], path: Path) -> Rollout:
+    if "blocks" not in row:
+        raise ValueError(f"{path} holds no rollouts but other rows, such as {row.get('id')!r}: name another file")
+    try:
+        return rollout_from_json(row)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _refuse_repeated(rollouts: Sequence[Rollout], path: Path) -> None:
@@ -42,9 +53,9 @@ def recorded_rollouts(path: Path, requests: Sequence[Request], settings: Setting
     prompts = {request.id: tuple(request.prompt_ids) for request in requests}
     kept = []
     for row in read_jsonl(path):
-        rollout = rollout_from_json(row)
-        if rollout.settings != settings:
-            reason = f"setting ({_difference(rollout.settings, settings)})"
+        rollout = _rollout(row, path)
+        if difference := _difference(rollout.settings, settings):
+            reason = f"setting ({difference})"
         elif rollout.id not in prompts:
             continue
         elif rollout.prompt_ids != prompts[rollout.id]:
@@ -58,8 +69,15 @@ def recorded_rollouts(path: Path, requests: Sequence[Request], settings: Setting
 
 
 def _difference(old: Settings, new: Settings) -> str:
-    names = [name for name in Settings.__slots__ if getattr(old, name) != getattr(new, name)]
-    return ", ".join(f"{name} was {getattr(old, name)!r}, now {getattr(new, name)!r}" for name in names)
+    before, now = _named(old), _named(new)
+    return ", ".join(f"{name} was {before[name]!r}, now {now[name]!r}" for name in now if before[name] != now[name])
+
+
+def _named(settings: Settings) -> dict[str, Any]:
+    """The settings by name, those of sampling among them; what ends a text does so in whatever order it is given."""
+    named = {name: getattr(settings, name) for name in Settings.__slots__} | dataclasses.asdict(settings.sampling)
+    del named["sampling"]
+    return named | {name: tuple(sorted(set(named[name]))) for name in ("stop", "eos_token_ids")}
 
 
 def decode_to_file(

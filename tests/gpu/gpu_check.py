@@ -27,8 +27,14 @@ import cospec
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 if every check held and every part ran through."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", nargs="?", type=Path, default=Path("gpu_results.json"), help="the JSON to write")
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "results",
+        nargs="?",
+        type=Path,
+        default=Path("gpu_results.json"),
+        help="the JSON to write; left out: %(default)s in the working directory",
+    )
     parser.add_argument("--small", action="store_true", help="tiny shapes on the CPU, to try the script itself")
     given = parser.parse_args(arguments)
     if not given.small and not torch.cuda.is_available():
@@ -48,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measure_speed(results, size, device)
     results.put(finished=True)
     failures = results.found["failures"]
-    say(f"{len(failures)} failures {failures or ''}, all of it in {given.results}")
+    named = f" ({', '.join(failures)})" if failures else ""
+    say(f"{len(failures)} failures{named}; everything is in {given.results.resolve()}")
     return int(bool(failures))
 
 
@@ -78,7 +85,8 @@ def prove_equality(results: Results, size: Size, device: torch.device) -> None:
     results.put(graphs=graphs, graphs_reason=reason)
     if graphs is not None:
         results.check("compiled passes are plain ones", reason)
-    say(f"graphs: {graphs} {reason or ''}")
+    said = {None: "not tried", True: "as plain passes", False: "other than plain passes"}[graphs]
+    say(f"compiled passes: {said}{f' ({reason})' if reason else ''}")
 
 
 def measure_speed(results: Results, size: Size, device: torch.device) -> None:

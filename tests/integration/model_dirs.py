@@ -25,11 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def write_model(
-    directory: Path, seed: int, noise: float = 0.0, tokenizer: PreTrainedTokenizerFast | None = None
+    directory: Path, seed: int, noise: float = 0.0, tokenizer: PreTrainedTokenizerFast | None = None, **changes: Any
 ) -> Path:
     """A random Llama with its tokenizer as an ordinary model directory."""
     tokenizer = tokenizer or word_tokenizer()
-    model = tiny_model(tiny_config("llama", vocab_size=len(tokenizer)), seed)
+    model = tiny_model(tiny_config("llama", vocab_size=len(tokenizer), **changes), seed)
     (perturbed(model, seed=2, scale=noise) if noise else model).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return directory

@@ -103,6 +103,18 @@ def test_an_arbiter_is_measured_and_the_table_says_what_numbers_mean(files: File
     assert (tmp_path / "run" / "cells.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_adaptive_blocks_draft_as_much_as_pays_and_write_the_same(files: Files) -> None:
+    drafts = {}
+    for ratio in ("0.001", "10"):
+        result = run_here(*bench(files, "--batch", "1", "--num-draft-tokens", "4", "--cost-ratio", ratio, "--json"))
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        assert found["settings"]["cost_ratio"] == float(ratio)
+        assert of_cells(found)["cospec", "strict", 1]["identical_to_target"] is True
+        drafts[ratio] = found["limits"][0]["num_drafts"]
+    assert drafts["10"] <= 1 < drafts["0.001"]
+
+
 def test_a_bench_goes_on_where_it_stopped(files: Files, tmp_path: Path) -> None:
     asked, out = bench(files, "--batch", "1", "--out", tmp_path / "run"), tmp_path / "run"
     assert run_here(*asked).exit_code == 0
@@ -148,7 +160,7 @@ def test_a_sweep_of_the_context_ends_with_the_pairs(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = json.loads((out / "results.json").read_text())
     (sweep,) = found["sweeps"]
-    last = 512 - 6 - (2 * 3 + 3)
+    last = 512 - 6
     assert [(point["at"], point["method"]) for point in sweep["points"]] == [
         (256, "target"),
         (256, "strict"),
@@ -178,7 +190,9 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
     assert points["sft", 1]["tokens_per_round"] == points["sft", 2]["tokens_per_round"]
     assert points["sft", 1]["arbiter_share_of_rounds"] == points["sft", 2]["arbiter_share_of_rounds"] > 0
     assert points["sft", 2]["parts_s"]["arbiter"] > 0
-    assert found["left_out"] == ["the plots of the sweeps are left out: add --out DIR"]
+    line = "the plots of the sweeps are left out: add --out DIR"
+    assert found["left_out"] == [line]
+    assert result.stderr.startswith(f"cospec: {line}")
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
@@ -205,6 +219,11 @@ def test_a_sweep_of_the_batch_includes_arbiters(files: Files) -> None:
         (["--repeats", "0"], ["--repeats is 0"]),
         (["--max-new-tokens", "0"], ["--max-new-tokens is 0"]),
         (["--num-draft-tokens", "0"], ["--num-draft-tokens is 0"]),
+        (["--batch", "1,8"], ["--batch", "'1,8' is no whole number", "again for each other"]),
+        (["--eos-token-id", "end"], ["--eos-token-id", "'end' is no whole number"]),
+        (["--cost-ratio", "0"], ["--cost-ratio is 0"]),
+        (["--cost-ratio", "auto"], ["cospec generate --cost-ratio auto"]),
+        (["--cost-ratio", "cheap"], ["'cheap' is no number"]),
         (["--num", "3"], ["--num is for tasks"]),
         (["--task", "word_problems"], ["--prompts", "--task", "one of the two"]),
         (["--arbiter", "nowhere"], ["no arbiter directory 'nowhere'"]),
@@ -244,7 +263,7 @@ def test_a_compile_mode_that_cannot_work_is_refused_before_weights_are_read(
 
 def test_a_bench_that_measured_nothing_leaves_its_directory_to_other_settings(files: Files, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert_refused(run_here(*bench(files, "--batch", "1", "--max-new-tokens", "150", "--out", out)), "must fit behind")
+    assert_refused(run_here(*bench(files, "--batch", "1", "--max-new-tokens", "158", "--out", out)), "must fit behind")
     result = run_here(*bench(files, "--batch", "1", "--out", out))
     assert result.exit_code == 0, result.output
 
@@ -274,8 +293,8 @@ def test_prompts_must_come_from_somewhere(files: Files, tmp_path: Path) -> None:
 
 
 def test_prompts_that_do_not_fit_are_refused(files: Files) -> None:
-    result = run_here(*bench(files, "--batch", "1", "--max-new-tokens", "150"))
-    assert_refused(result, "prompt 0 has", "159 must fit behind it", "context holds 160")
+    result = run_here(*bench(files, "--batch", "1", "--max-new-tokens", "158"))
+    assert_refused(result, "prompt 0 has", "158 must fit behind it (the text)", "context holds 160")
 
 
 def test_an_arbiter_of_another_pair_is_refused(files: Files, tmp_path: Path) -> None:

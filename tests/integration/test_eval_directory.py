@@ -230,7 +230,10 @@ def test_what_ends_in_a_comparison_or_a_plot_is_checked_first(files: Files, tmp_
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        (("--methods", "target,draft", "--bonus", "target"), "--bonus is given, but none of the methods target, draft"),
+        (
+            ("--methods", "target,draft", "--bonus", "target"),
+            "--bonus is given, but nothing here drafts (target, draft)",
+        ),
         (("--methods", "target", "--cost-ratio", "0.1"), "--cost-ratio is given"),
         (("--top-k", "5"), "--top-k chooses among tokens"),
         (("--top-p", "0.5"), "--top-p chooses"),

@@ -198,6 +198,20 @@ def test_a_rule_takes_parameters(files: Files) -> None:
     assert texts["tok_lt:alpha=-1"] == texts["strict"]
 
 
+def test_texts_that_outgrow_the_drafts_context_are_counted(files: Files, tmp_path: Path) -> None:
+    write_model(tmp_path / "draft", seed=1, max_position_embeddings=14)
+    models = ("--draft", tmp_path / "draft", "--target", files.pair.parent / "target")
+    options = (*models, "--prompts", files.rows, *NEW)
+    line = "of 5 texts outgrew the draft's context of 14 tokens: from there on the target wrote alone"
+    for more in ((), ("--stream",)):
+        result = run_here("generate", *options, *more)
+        assert result.exit_code == 0, result.output
+        assert line in result.stderr
+    assert "outgrew" not in run_here("generate", *options, "--rule", "target").stderr
+    assert "outgrew" not in run_here("generate", "--pair", files.pair, "--prompts", files.rows, *NEW).stderr
+    assert line in run_here("rollout", *options, "--out", tmp_path / "rollouts.jsonl").stderr
+
+
 def test_a_stopped_run_has_printed_everything_that_was_finished(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,6 +223,16 @@ def test_a_stopped_run_has_printed_everything_that_was_finished(
         generate._print_in_order(finished(), 4, str)
     assert capsys.readouterr().out == "a\nb\nd\n"
     assert stop.value.__notes__ == ["the 3 of 4 lines printed so far"]
+
+
+def test_a_run_that_was_stopped_before_its_first_text_has_kept_nothing() -> None:
+    def nothing() -> Any:
+        raise KeyboardInterrupt
+        yield
+
+    with pytest.raises(KeyboardInterrupt) as stop:
+        generate._print_in_order(nothing(), 1, str)
+    assert stop.value.__notes__ == ["nothing"]
 
 
 def other_tokenizer(tmp_path: Path, files: Files) -> list[str]:
@@ -247,7 +271,10 @@ def with_options(*options: str) -> Callable[[Path, Files], list[str]]:
         (with_options("--rule", "contrastive:alpha=0.1", "--drafter", "ngram"), ["needs the drafter's distribution"]),
         (with_options("--rule", "strict", "--arbiter", "x"), ["--rule strict", "contradict"]),
         (with_options("--threshold", "0.7"), ["--threshold", "--arbiter DIR"]),
-        (with_options("--rule", "target", "--bonus", "arbitrated"), ["--bonus", "drafts nothing"]),
+        (with_options("--rule", "target", "--bonus", "arbitrated"), ["--bonus", "nothing here drafts"]),
+        (with_options("--rule", "target", "--cost-ratio", "0.3"), ["--cost-ratio", "nothing here drafts"]),
+        (with_options("--rule", "target", "--cost-ratio", "auto"), ["--cost-ratio", "nothing here drafts"]),
+        (with_options("--rule", "target", "--num-draft-tokens", "7"), ["--num-draft-tokens", "nothing here drafts"]),
         (with_options("--arbiter", "nowhere"), ["no arbiter directory 'nowhere'"]),
         (with_options("--eos-token-id", "48"), ["48", "0..47"]),
         (with_options("--prompts", "x.jsonl"), ["keep one of them"]),
@@ -255,6 +282,10 @@ def with_options(*options: str) -> Callable[[Path, Files], list[str]]:
         (with_options("--raw", "--device", "cuda:77"), ["cuda:77"]),
         (lambda tmp_path, files: ["--pair", str(files.pair)], ["no prompt given"]),
         (lambda tmp_path, files: [" ", "--pair", str(files.pair)], ["prompt is empty"]),
+        (
+            lambda tmp_path, files: ["w9", "--pair", str(files.pair.parent / "target")],
+            ["is a directory", "--draft MODEL --target MODEL"],
+        ),
         (lambda tmp_path, files: ["w9", "--pair", str(tmp_path / "no.yaml")], ["no.yaml", "does not exist"]),
         (lambda tmp_path, files: ["w9", "--draft", "./no", "--target", "./no"], ["draft", "'./no'", "does not exist"]),
         (lambda tmp_path, files: ["--pair", str(files.pair), "--prompts", "no.jsonl"], ["no.jsonl does not exist"]),
@@ -299,6 +330,49 @@ def test_rollouts_are_lossless_and_a_second_run_goes_on(files: Files, tmp_path: 
         rollout.id: list(rollout.output_ids) for rollout in rollouts
     }
     assert_refused(run_here(*arguments, "--num-draft-tokens", "3"), str(out), "num_draft_tokens was 5, now 3")
+    hotter = run_here(*arguments, "--temperature", "0.5", "--seed", "1")
+    assert_refused(hotter, "(seed was 0, now 1, temperature was 0.0, now 0.5): name another")
+
+
+def test_ends_in_another_order_are_the_same_ends(files: Files, tmp_path: Path) -> None:
+    asked = ("rollout", "--pair", files.pair, "--prompts", files.rows, "--out", tmp_path / "rollouts.jsonl", *NEW)
+    first = run_here(*asked, "--stop", "w9", "--stop", "w12", "--eos-token-id", "2", "--eos-token-id", "3", "--json")
+    assert first.exit_code == 0, first.output
+    same = ("--stop", "w12", "--stop", "w9", "--eos-token-id", "3", "--eos-token-id", "2")
+    assert json.loads(run_here(*asked, *same, "--json").stdout)["num_kept_from_before"] == 5
+    assert_refused(run_here(*asked, *same, "--stop", "w14"), "stop was ('w12', 'w9'), now ('w12', 'w14', 'w9')")
+
+
+def test_prompts_are_not_taken_for_rollouts(files: Files, tmp_path: Path) -> None:
+    out = write_rows(tmp_path / "others.jsonl", ROWS)
+    asked = ("rollout", "--pair", files.pair, "--prompts", files.rows, "--out", out, *NEW)
+    assert_refused(run_here(*asked), f"{out} holds no rollouts but other rows, such as 'first'")
+    out.write_text(json.dumps({"id": 1, "blocks": []}) + "\n")
+    assert_refused(run_here(*asked), f"{out}: rollout 1 is not a record of this version")
+
+
+def test_fields_of_a_row_that_look_like_options_are_said_to_be_none(files: Files, tmp_path: Path) -> None:
+    rows = write_rows(
+        tmp_path / "rows.jsonl", [{"prompt": "w9", "seed": 3}, {"prompt": "w10", "temperature": 2, "x": 1}]
+    )
+    asked = ("--pair", files.pair, "--prompts", rows, *NEW)
+    for more in (("generate",), ("rollout", "--out", tmp_path / "rollouts.jsonl")):
+        result = run_here(*more, *asked)
+        assert result.exit_code == 0, result.output
+        assert f"{rows}: the rows' temperature, seed do not change how they are decoded" in result.stderr
+    assert "rows'" not in run_here("generate", "--pair", files.pair, "--prompts", files.rows, *NEW).stderr
+
+
+def test_a_prompt_that_is_too_long_is_refused_in_one_line(files: Files, tmp_path: Path) -> None:
+    write_model(tmp_path / "draft", seed=1)
+    file = tmp_path / "draft" / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_max_length": 20}))
+    models = ("--draft", tmp_path / "draft", "--target", tmp_path / "draft")
+    for more in ((), ("--raw",)):
+        result = run_process("generate", *models, *more, " ".join(["w9"] * 300), cwd=tmp_path)
+        assert result.returncode == 2
+        assert "shorten the prompt" in result.stderr
+        assert "Token indices" not in result.stderr
 
 
 def json_like(row: dict[str, Any]) -> dict[str, Any]:

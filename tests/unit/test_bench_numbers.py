@@ -19,6 +19,7 @@ from cospec.evaluation.bench.rounds import ProbeTime, Repeat, measure, repeat_fr
 from cospec.evaluation.bench.store import BenchRun
 from cospec.evaluation.bench.summary import results
 from cospec.evaluation.bench.sweep import bare_round_s, points, sweep_contenders
+from cospec.evaluation.bench.table import lines, warnings
 from cospec.evaluation.bench.workload import Workload, check_workload
 from cospec.jsonl import dumps
 
@@ -233,12 +234,13 @@ def work_of(*lengths: int, cap: int = 8, drafts: int = 2) -> Workload:
 def test_a_sweep_of_the_context_ends_where_the_pair_does_and_says_so() -> None:
     pair = dataclasses.replace(family_pair("llama", "sdpa"), target_context=9000, draft_context=1100)
     found = points("context", None, pair, work_of(3))
-    assert found.at == (256, 512, 1024, 1100 - 8 - 9)
+    assert found.at == (256, 512, 1024, 1100 - 8)
     assert found.clipped is not None
-    assert "1083 tokens instead of 8192" in found.clipped
+    assert "1092 tokens instead of 8192: the draft's context holds 1100, and 8 must fit" in found.clipped
+    assert points("context", None, pair, work_of(3), arbiters=True).at[-1] == 1100 - 8 - 9
     assert points("context", 512, pair, work_of(3)).at == (256, 512)
     assert points("context", 512, pair, work_of(3)).clipped is None
-    assert points("context", None, dataclasses.replace(pair, draft_context=160), work_of(3)).at == (143,)
+    assert points("context", None, dataclasses.replace(pair, draft_context=160), work_of(3)).at == (152,)
     with pytest.raises(ValueError, match="--sweep-to 100 is below the first point"):
         points("context", 100, pair, work_of(3))
 
@@ -255,7 +257,7 @@ def test_a_sweep_of_the_batch_doubles() -> None:
 def test_prompts_of_a_sweep_end_as_a_prompt_does() -> None:
     pair, work = family_pair("llama", "sdpa"), work_of(4, 6)
     contenders = sweep_contenders(points("context", None, pair, work), pair, work, {"x": None}, 3)
-    assert [contender.keys[0] for contender in contenders] == [CellKey("cospec", "x", 3, 143)]
+    assert [contender.keys[0] for contender in contenders] == [CellKey("cospec", "x", 3, 152)]
     rows = contenders[0].work.prompts
     assert len(rows) == 3
     assert rows[0] == rows[1] == rows[2]
@@ -270,13 +272,45 @@ def test_bare_passes_of_a_short_block_lie_between_one_token_and_a_block() -> Non
     assert bare_round_s(sample, probes, 2) == pytest.approx(0.10 + 0.04 * (8 / 3 - 1) / 2 + 2 * 0.01)
 
 
+def test_a_sweep_of_one_point_says_nothing_of_growth() -> None:
+    point = {"method": "target", "at": 49, "seconds_per_round": [0.1], "bare_s": 0.1, "cpu_share": 1.0}
+    sweep = {"sweep": "context", "clipped": None, "points": [point, {**point, "method": "strict"}]}
+    found = {"limits": [], "cells": [], "sweeps": [sweep], "warnings": [], "left_out": []}
+    assert lines(found) == []
+    sweep["points"] = [point, {**point, "at": 98}]
+    (line,) = lines(found)
+    assert line.startswith("target: from context 49 to 98 a round takes 1.00 times")
+
+
+@pytest.mark.parametrize(("device", "cpu_share", "num"), [("cpu", 0.5, 1), ("cpu", 0.97, 0), ("cuda", 0.5, 0)])
+def test_a_machine_that_was_busy_is_warned_of(device: str, cpu_share: float, num: int) -> None:
+    found = {"cells": [{"cpu_share": cpu_share}], "sweeps": [], "settings": {"device": device}}
+    assert len(warnings(found)) == num
+    assert all("the machine was busy: in one place this process had 50% of a core" in line for line in warnings(found))
+
+
+def test_a_share_above_all_of_the_limit_is_explained() -> None:
+    (limit,) = limit_shares([a_comparison()])
+    found = {"cells": [], "sweeps": [], "warnings": [], "left_out": []}
+    for measured, reason in ((9.0, True), (0.1, False)):
+        changed = dataclasses.replace(limit, measured=(measured,)).to_json()
+        (line,) = lines(found | {"limits": [changed]})
+        assert (", as target-only loses even more beside its bare passes)" in line) == reason
+
+
 # --- what cannot be measured -----------------------------------------------------------------------------------------
 
 
-def test_prompts_that_some_engine_could_not_finish_are_refused() -> None:
+def test_prompts_that_some_engine_could_not_finish_are_refused_by_the_model_that_could_not() -> None:
     pair = family_pair("llama", "sdpa")
-    check_workload(work_of(3, 143), pair, [1, 2])
-    with pytest.raises(ValueError, match="prompt 1 has 144 tokens, 17 must fit behind it"):
-        check_workload(work_of(3, 144), pair, [1])
+    check_workload(work_of(3, 152), pair, [1, 2])
+    check_workload(work_of(3, 143), pair, [1], arbiters=True)
+    with pytest.raises(ValueError, match=r"153 tokens, 8 .*\(the text\), .*holds 160: .* or lower --max-new-tokens"):
+        check_workload(work_of(3, 153), pair, [1])
+    with pytest.raises(ValueError, match=r"1 has 144 tokens, 17 must fit behind it \(the text and a region of"):
+        check_workload(work_of(3, 144), pair, [1], arbiters=True)
+    short = dataclasses.replace(pair, draft_context=20)
+    with pytest.raises(ValueError, match=r"the draft's context holds 20: shorten the prompt$"):
+        check_workload(work_of(20), short, [1])
     with pytest.raises(ValueError, match="--batch 3 is more than the 2 prompts"):
         check_workload(work_of(3, 4), pair, [1, 3])

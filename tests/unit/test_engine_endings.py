@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 
 import pytest
-from conftest import family_pair, random_prompts
+from conftest import family_pair, late_ids, random_prompts
 from engine_checks import CoinRule, assert_counters, decode
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,3 +185,17 @@ def test_records_without_stop_strings_of_earlier_versions_are_read() -> None:
     row = free.to_json()
     del row["stop"], row["settings"]["stop"]
     assert rollout_from_json(row) == free
+
+
+@pytest.mark.parametrize("k", [3, 16])
+def test_nothing_is_drafted_behind_an_end(k: int) -> None:
+    prompts = random_prompts(3, 9, 5, 14)
+    ends = late_ids([rollout.output_ids for rollout in decode(pair(), "target", prompts, max_new_tokens=24)])
+    for prompt in prompts:
+        passes = []
+        handle = pair().draft.register_forward_hook(lambda *called: passes.append(1))  # noqa: B023
+        try:
+            (rollout,) = decode(pair(), "strict", [prompt], num_draft_tokens=k, max_new_tokens=24, eos_token_ids=ends)
+        finally:
+            handle.remove()
+        assert len(passes) == rollout.num_drafted

@@ -28,6 +28,7 @@ from cospec.engine.decode import Engine
 from cospec.engine.record import Bonus, ContextCache
 from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, rule_named
+from cospec.evaluation.bench.plain import PlainPasses
 from cospec.pair import Pair, context_limit
 from cospec.windows import WINDOWED, window_of
 
@@ -123,3 +124,20 @@ def test_an_arbiter_over_a_windowed_draft_scores_in_decoding_as_in_training(
         assert decided == pytest.approx(probs.tolist(), abs=1e-5)
         num_decisions += len(decided)
     assert num_decisions > 4
+
+
+@pytest.mark.parametrize(("family", "attn"), CASES)
+def test_every_bare_pass_of_a_sweep_starts_from_the_same_text(family: str, attn: str) -> None:
+    model, (prompt,) = windowed_pair(family, attn).target, random_prompts(4 * WINDOW)
+    ids, context, seen = torch.tensor([prompt, prompt]), 3 * WINDOW, []
+    passes = PlainPasses("target", model, ids, context)
+    handle = model.register_forward_hook(lambda module, args, output: seen.append(output.logits))
+    try:
+        assert min(passes.seconds(width) for width in (1, WINDOW)) > 0
+    finally:
+        handle.remove()
+    whole = model(input_ids=ids).logits
+    assert len(seen) > 2
+    for logits in seen:
+        expected = whole[:, context : context + logits.shape[1]]
+        torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)

@@ -38,6 +38,9 @@ def draft_chain(
         else:
             proposed[:, step] = draws.categorical(rows_q[-1], contexts.keys, Stream.DRAFT, step)
         if step + 1 < num_steps + run.row_behind:
+            if not run.row_behind and _all_end(proposed[:, : step + 1], limits, run.eos_ids):
+                proposed = proposed[:, : step + 1]
+                break
             counts = (limits + run.row_behind > step + 1).long()
             logits = advance(step, proposed[:, step, None], counts)
     return Draft(
@@ -46,6 +49,16 @@ def draft_chain(
         torch.stack(rows_q, 1) if rows_q else None,
         torch.stack(kept, 1) if kept else None,
     )
+
+
+def _all_end(proposed: Tensor, limits: Tensor, eos_ids: Tensor) -> bool:
+    """Whether no row goes on behind the tokens (B, n) proposed so far; False where to ask is to wait for a device.
+
+    There the rest of the block is drafted for nothing.
+    """
+    if proposed.device.type != "cpu":
+        return False
+    return bool((torch.isin(proposed, eos_ids).any(1) | (limits <= proposed.shape[1])).all())
 
 
 def up_to_eos(proposed: Tensor, num_positions: Tensor, eos_ids: Tensor) -> Tensor:

@@ -68,6 +68,7 @@ class OurContender:
             num_draft_tokens=work.num_draft_tokens,
             max_new_tokens=work.max_new_tokens,
             eos_token_ids=work.eos_token_ids,
+            cost_ratio=work.cost_ratio,
             batch_size=self.batch,
             compile_mode=self.compile_mode,
         )

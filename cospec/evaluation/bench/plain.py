@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -30,17 +31,20 @@ class PlainPasses:
         self._cache, self._name = DynamicCache(config=backbone.config), cache_argument(backbone)
         with torch.no_grad():
             for start in range(0, context, _CHUNK):
-                self._call(backbone, ids[:, start : min(start + _CHUNK, context)])
+                self._call(backbone, ids[:, start : min(start + _CHUNK, context)], self._cache)
 
     def seconds(self, width: int) -> float:
         """A pass of ``width`` tokens of every row."""
         return typical_s(lambda: self._pass(width), self._timer, self._ids.device)
 
     def _pass(self, width: int) -> None:
-        output = self._call(self._model, self._ids[:, self._context : self._context + width])
+        # Layers grow into new tensors, so that copies of them leave the context as it is. To crop them instead would
+        # not do: one that has slid past its window does not know any more what it let go.
+        cache = copy.copy(self._cache)
+        cache.layers = [copy.copy(layer) for layer in self._cache.layers]
+        output = self._call(self._model, self._ids[:, self._context : self._context + width], cache)
         if self._head is not None:
             self._head(output.last_hidden_state)
-        self._cache.crop(-width)
 
     def _timer(self) -> ForwardTimer:
         timer = ForwardTimer(self._ids.device)
@@ -50,5 +54,5 @@ class PlainPasses:
             timer.watch_parts(self._part, self._model, self._head)
         return timer
 
-    def _call(self, model: nn.Module, ids: Tensor) -> Any:
-        return model(input_ids=ids, use_cache=True, **{self._name: self._cache})
+    def _call(self, model: nn.Module, ids: Tensor, cache: DynamicCache) -> Any:
+        return model(input_ids=ids, use_cache=True, **{self._name: cache})

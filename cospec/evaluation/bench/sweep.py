@@ -19,7 +19,7 @@ from cospec.evaluation.bench.ours import OurContender
 from cospec.evaluation.bench.plain import PlainPasses
 from cospec.evaluation.bench.probe import tiled
 from cospec.evaluation.bench.rounds import ProbeTime, Repeat
-from cospec.evaluation.bench.workload import Workload, room_needed
+from cospec.evaluation.bench.workload import Workload, room_needed, tighter_context
 from cospec.pair import Pair
 
 SweepKind = Literal["context", "batch"]
@@ -36,7 +36,7 @@ class Points:
     clipped: str | None = None
 
 
-def points(kind: SweepKind, last: int | None, pair: Pair, work: Workload) -> Points:
+def points(kind: SweepKind, last: int | None, pair: Pair, work: Workload, arbiters: bool = False) -> Points:
     """The points of a sweep that fit this pair, of which the last is ``last`` if that is given."""
     first, end = RANGES[kind]
     wanted = end if last is None else last
@@ -44,15 +44,17 @@ def points(kind: SweepKind, last: int | None, pair: Pair, work: Workload) -> Poi
         raise ValueError(f"--sweep-to {wanted} is below the first point of --sweep {kind}, which is {first}")
     if kind == "batch":
         return Points(kind, _doubling(first, wanted))
-    context = min(pair.target_context, pair.draft_context)
-    room = room_needed(work.num_draft_tokens, work.max_new_tokens)
+    role, context = tighter_context(pair)
+    room = room_needed(work.num_draft_tokens, work.max_new_tokens, arbiters)
     if context - room < 1:
-        raise ValueError(f"the pair's context of {context} has no room for a prompt before {room} tokens")
+        raise ValueError(
+            f"the {role}'s context of {context} has no room for a prompt before {room} tokens: lower --max-new-tokens"
+        )
     if wanted <= context - room:
         return Points(kind, _doubling(first, wanted))
     clipped = (
-        f"ends at a prompt of {context - room} tokens instead of {wanted}: the pair's context holds {context}, and "
-        f"{room} must fit behind the prompt (the text and an arbiter's region)"
+        f"ends at a prompt of {context - room} tokens instead of {wanted}: the {role}'s context holds {context}, and "
+        f"{room} must fit behind the prompt (the text{' and a region of the arbiter' if arbiters else ''})"
     )
     return Points(kind, _doubling(min(first, context - room), context - room), clipped)
 

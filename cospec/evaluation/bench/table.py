@@ -113,13 +113,14 @@ def lines(found: Mapping[str, Any]) -> list[str]:
         if cell["note"]
     ]
     for sweep in found["sweeps"]:
-        said += [_growth(sweep, method) for method in dict.fromkeys(point["method"] for point in sweep["points"])]
+        if len({point["at"] for point in sweep["points"]}) > 1:
+            said += [_growth(sweep, method) for method in dict.fromkeys(point["method"] for point in sweep["points"])]
         said += [f"sweep of the {sweep['sweep']}: {sweep['clipped']}"] if sweep["clipped"] else []
-    return said + _busy(found) + list(found["left_out"])
+    return said + list(found["warnings"]) + list(found["left_out"])
 
 
-def _busy(found: Mapping[str, Any]) -> list[str]:
-    """A warning where the process did not have the core it needs at least."""
+def warnings(found: Mapping[str, Any]) -> list[str]:
+    """What speaks against the seconds: the process did not have the core it needs at least."""
     entries = [*found["cells"], *(point for sweep in found["sweeps"] for point in sweep["points"])]
     shares = [entry["cpu_share"] for entry in entries if entry["cpu_share"] is not None]
     if found["settings"]["device"] != "cpu" or min(shares, default=1.0) >= STARVED:
@@ -139,9 +140,14 @@ def _limit(limit: Mapping[str, Any]) -> str:
         f"limit of {limit['method']} at batch {limit['batch']}: {limit['tokens_per_round']:.2f} tokens a round x "
         f"t_T(1) {_ms(limit['target_s'])} / (t_T(verify) {_ms(limit['verify_s'])} + {limit['num_drafts']:.2f} x t_D "
         f"{_ms(limit['draft_s'])}{arbiter} ms) = {limit['limit']:.2f} times target-only; measured, prompts apart, "
-        f"{limit['measured']:.2f} times ({limit['relative_share']:.1%}, the repeats' median); the bare passes are "
-        f"{limit['share']:.1%} of the rounds' time [{low:.1%}, {high:.1%}]"
+        f"{limit['measured']:.2f} times ({limit['relative_share']:.1%}, the repeats' median{_above(limit)}); the bare "
+        f"passes are {limit['share']:.1%} of the rounds' time [{low:.1%}, {high:.1%}]"
     )
+
+
+def _above(limit: Mapping[str, Any]) -> str:
+    """Why it can be more than all of what is possible."""
+    return ", as target-only loses even more beside its bare passes" if limit["relative_share"] > 1 else ""
 
 
 def _growth(sweep: Mapping[str, Any], method: str) -> str:

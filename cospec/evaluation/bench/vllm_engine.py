@@ -15,7 +15,7 @@ from typing import IO, Any
 import torch
 
 from cospec.evaluation.bench.cells import CellKey, Measured, cut_at_end
-from cospec.evaluation.bench.workload import Workload, room_needed
+from cospec.evaluation.bench.workload import Workload, room_needed, tighter_context
 from cospec.pair import ModelSpec, Pair, PairSpec
 
 ENGINE, GENERATE, DRAFT_MODEL = "vllm", "generate", "draft_model"
@@ -191,11 +191,11 @@ def able(contenders: Sequence[VllmContender]) -> tuple[list[VllmContender], list
 
 
 def _options(pair: Pair, work: Workload, batches: Sequence[int]) -> dict[str, Any]:
-    longest = max(map(len, work.prompts)) + room_needed(work.num_draft_tokens, work.max_new_tokens)
+    longest = max(map(len, work.prompts)) + room_needed(work.num_draft_tokens, work.max_new_tokens, arbiters=True)
     return {
         **_model(pair.spec.target),
         "dtype": str(next(pair.target.parameters()).dtype).removeprefix("torch."),
-        "max_model_len": longest,
+        "max_model_len": min(longest, tighter_context(pair)[1]),
         "max_num_seqs": max(batches),
         "skip_tokenizer_init": True,
         # Repeats decode the same prompts: kept prefixes would be no longer read.
