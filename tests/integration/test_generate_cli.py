@@ -163,6 +163,16 @@ def test_blocks_as_long_as_pays_write_the_same_text(files: Files) -> None:
         assert_refused(run_here(*options, "--cost-ratio", bad), "--cost-ratio is")
 
 
+def test_a_rule_takes_parameters(files: Files) -> None:
+    options = ("generate", "--pair", files.pair, "--prompts", files.rows, "--max-new-tokens", "12")
+    texts = {
+        spec: [line["text"] for line in read_rows(run_here(*options, "--rule", spec, "--bonus", "arbitrated").stdout)]
+        for spec in ("always", "strict", "ensemble:weight=0", "cascade_v3:alpha=1", "tok_lt:alpha=-1")
+    }
+    assert texts["always"] == texts["ensemble:weight=0"] == texts["cascade_v3:alpha=1"] != texts["strict"]
+    assert texts["tok_lt:alpha=-1"] == texts["strict"]
+
+
 def test_a_stopped_run_has_printed_everything_that_was_finished(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,6 +215,11 @@ def with_options(*options: str) -> Callable[[Path, Files], list[str]]:
         (with_options("--temperature", "-1"), ["temperature is -1"]),
         (with_options("--rule", "lenient"), ["no rule 'lenient'", "strict", "target", "arbiter"]),
         (with_options("--rule", "arbiter"), ["--arbiter DIR"]),
+        (with_options("--rule", "cactus:dleta=1"), ["no parameter 'dleta'", "did you mean 'delta'"]),
+        (with_options("--rule", "lenience:alpha=1"), ["alpha=1 is out of range", "[0, 1)"]),
+        (with_options("--rule", "cascade_v3:rows=processed"), ["no sense at temperature 0", "rows=raw"]),
+        (with_options("--rule", "cactus", "--bonus", "rule"), ["no law of its own"]),
+        (with_options("--rule", "contrastive:alpha=0.1", "--drafter", "ngram"), ["needs the drafter's distribution"]),
         (with_options("--rule", "strict", "--arbiter", "x"), ["--rule strict", "contradict"]),
         (with_options("--threshold", "0.7"), ["--threshold", "--arbiter DIR"]),
         (with_options("--rule", "target", "--bonus", "arbitrated"), ["--bonus", "drafts nothing"]),

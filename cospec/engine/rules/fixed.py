@@ -122,7 +122,8 @@ INFOS = (
     ),
     RuleInfo(
         name="contrastive",
-        summary="Speculative contrastive decoding: pushes the target away from the drafter: for better text.",
+        summary="Speculative contrastive decoding: pushes the target away from the drafter, a knob for better text, "
+        "not for speed.",
         formula="pi ~ exp(((1 + beta) z_p - beta z_q) / T) on the target's support; alpha > 0: where p >= alpha max p",
         source="Yuan et al., ACL 2024 (2311.08981)",
         greedy="refused with alpha = 0, whose gate holds the argmax alone; alpha > 0: argmax of the contrastive score "

@@ -168,7 +168,7 @@ INFOS = (
                 grid=(0.3, 0.09, 0.03),
             ),
             Parameter(
-                "delta", 0.3, "share of the target's perplexity-implied probability", "Medusa", low=0.0, high=1.0
+                "delta", 0.3, "factor of exp(-H(p)), the likelihood of a typical token", "Medusa", low=0.0, high=1.0
             ),
         ),
         relaxed_point="epsilon=0 or delta=0, on the support of p",

@@ -93,7 +93,7 @@ INFOS = (
                 "delta",
                 0.75,
                 "budget of KL(H_x || p), to second order",
-                "paper, section 5",
+                "paper",
                 low=0.0,
                 open_high=True,
                 grid=(0.1, 0.25, 1.0),

@@ -40,7 +40,8 @@ def _section(info: RuleInfo) -> list[str]:
 def _row(parameter: Parameter) -> str:
     grid = f" Worth comparing: {', '.join(show(value) for value in parameter.grid)}." if parameter.grid else ""
     default = f"{show(parameter.default)} ({parameter.source})"
-    return f"| `{parameter.name}` | {default} | {parameter.range} | {parameter.meaning}.{grid} |"
+    meaning = parameter.meaning.replace("|", r"\|")
+    return f"| `{parameter.name}` | {default} | {parameter.range} | {meaning}.{grid} |"
 
 
 if __name__ == "__main__":
