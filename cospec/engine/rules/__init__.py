@@ -11,7 +11,17 @@ from cospec.engine.rules.constant import always, never, strict, target
 #: Rules that need nothing but their name. ``arbiter`` needs a scorer: build `ArbiterRule` with one.
 RULES: dict[str, Callable[[], Rule]] = {"target": target, "strict": strict, "never": never, "always": always}
 
-__all__ = ["RULES", "ArbiterRule", "BlockScorer", "BoundScorer", "Regions", "RoundView", "Rule", "Verdict", "rule_named"]
+__all__ = [
+    "RULES",
+    "ArbiterRule",
+    "BlockScorer",
+    "BoundScorer",
+    "Regions",
+    "RoundView",
+    "Rule",
+    "Verdict",
+    "rule_named",
+]
 
 
 def rule_named(name: str) -> Rule:

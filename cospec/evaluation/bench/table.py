@@ -139,7 +139,7 @@ def _limit(limit: Mapping[str, Any]) -> str:
         f"limit of {limit['method']} at batch {limit['batch']}: {limit['tokens_per_round']:.2f} tokens a round x "
         f"t_T(1) {_ms(limit['target_s'])} / (t_T(verify) {_ms(limit['verify_s'])} + {limit['num_drafts']:.2f} x t_D "
         f"{_ms(limit['draft_s'])}{arbiter} ms) = {limit['limit']:.2f} times target-only; measured, prompts apart, "
-        f"{limit['measured']:.2f} times ({limit['relative_share']:.1%}, median of the repeats' ratios); the bare passes are "
+        f"{limit['measured']:.2f} times ({limit['relative_share']:.1%}, a median of ratios); the bare passes are "
         f"{limit['share']:.1%} of the rounds' time [{low:.1%}, {high:.1%}]"
     )
 
