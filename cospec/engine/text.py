@@ -100,7 +100,7 @@ class TextStream:
         if stop - self._known < _WIDEST:
             return
         begin = decode_text(self._tokenizer, self._window[:stop])
-        if text.startswith(begin) and len(self._known_text) <= len(begin) < len(text):
+        if text.startswith(begin) and len(begin) < len(text):
             self._settle(stop, begin, text[len(begin) :])
 
     def _inside_bytes(self, token_id: int) -> bool:

@@ -458,9 +458,11 @@ def test_temperature_near_zero_is_the_greedy_text(llama: Pair, prompts: list[lis
     assert all(text == texts[0] for text in texts)
 
 
-def test_sampled_risk_is_the_unprocessed_softmax(llama: Pair, prompts: list[list[int]]) -> None:
+@pytest.mark.parametrize("sampling", [None, Sampling(repetition_penalty=1.8), Sampling(0.9, repetition_penalty=1.8)])
+def test_risk_is_the_unprocessed_softmax(llama: Pair, prompts: list[list[int]], sampling: Sampling | None) -> None:
     target, num = Uncached(llama.target, llama.vocab_size), 0
-    for rollout in sampled(llama, "always", [Request(0, prompts[3]), Request(1, prompts[4])]):
+    requests = [Request(i, prompt, sampling=sampling) for i, prompt in enumerate(prompts[3:5])]
+    for rollout in sampled(llama, "always", requests):
         text = [*rollout.prompt_ids, *rollout.output_ids]
         for block in rollout.blocks:
             for decision in block.decisions:
