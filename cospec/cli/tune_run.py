@@ -181,7 +181,7 @@ class _Tuner:
                 f"no K pays here: with the best, {best.num_draft_tokens}, strict is {best.gain:.2f} times as fast as "
                 "the target alone"
             )
-        if best.num_draft_tokens == lengths[-1] > 1:
+        if len(lengths) > 1 and best.num_draft_tokens == lengths[-1]:
             self.warnings.append(f"K = {lengths[-1]} is the largest that was offered: offer larger ones")
         return {**as_json(gains, passes, costs), "near_best": near_best(gains)}, best, probes
 
