@@ -45,7 +45,9 @@ def table(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "cells.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGKILL, id="kill"), pytest.param(signal.SIGTERM, id="term", marks=pytest.mark.slow)]
+)
 def test_a_killed_sweep_goes_on_to_the_same_table(tmp_path: Path, how: signal.Signals) -> None:
     asked, broken = prepare(tmp_path), tmp_path / "broken"
     finish(tmp_path, [*asked, "whole", "--parquet"])
