@@ -126,21 +126,26 @@ def _load(given: Mapping[str, Any], names: frozenset[str]) -> tuple[Pair, Engine
     decode, cost_ratio = given["decode"], given["cost_ratio"]
     if decode is not None:
         given = rule_from_file(decode, given, names)
+    if cost_ratio == "auto":
+        _check_measurable(given["drafter"])
     options = loading.decode_options_of({**given, "cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
     check_methods(options, {choice.name: choice})
     models = [given[name] for name in ("pair", "draft", "target", "device", "dtype", "attn")]
     use = options.draft_use([choice])
     loading.check_passes(given["compile_mode"], given["packed"], loading.read_pair_spec(*models, draft_use=use))
-    if cost_ratio == "auto" and not options.make_drafter().runs_draft_model:
-        raise ValueError(
-            f"--cost-ratio auto measures the draft model, and drafter {options.drafter} runs none: drop --cost-ratio"
-        )
     pair = loading.load_pair_from_options(*models, draft_use=use)
     warn_of_other_pair(decode, pair)
     if cost_ratio == "auto":
         options = _with_measured_ratio(options, options.over(pair))
     return pair, options.engine(pair, loading.rule_from_options(choice, pair))
+
+
+def _check_measurable(drafter: str | None) -> None:
+    from cospec.engine.drafters import drafter_named
+
+    if not drafter_named(drafter or "model").runs_draft_model:
+        raise ValueError(f"--cost-ratio auto measures the draft model, and drafter {drafter} runs none: drop it")
 
 
 def _ratio(text: str | None) -> float | None:
