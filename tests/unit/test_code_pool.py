@@ -124,11 +124,20 @@ def test_an_interrupt_ends_running_programs_at_once_and_starts_no_other(
         os.kill(os.getpid(), signal.SIGINT)
 
     interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
-    with pytest.raises(KeyboardInterrupt):
-        run_many(
-            [job] * 8, 2, isolation=isolation, allow_code_execution=True, on_run=lambda index, run: seen.append(index)
-        )
+    # A shell starts its background jobs with interrupts ignored.
+    before_test = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_many(
+                [job] * 8,
+                2,
+                isolation=isolation,
+                allow_code_execution=True,
+                on_run=lambda index, run: seen.append(index),
+            )
+    finally:
+        signal.signal(signal.SIGINT, before_test)
     interrupter.join()
     assert seen == []
     assert [process for process in descendants() if process not in before] == []
