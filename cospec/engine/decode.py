@@ -103,6 +103,7 @@ class Engine:
         )
         if rule.drafts:
             self._load_drafter(compile_mode)
+        self._load_rule(compile_mode)
         self._check_rule()
 
     def _check_rule(self) -> None:
@@ -116,11 +117,11 @@ class Engine:
         drafter = self.drafter
         check_use(drafter, arbiter=isinstance(self.rule, ArbiterRule), cost_ratio=self.settings.cost_ratio)
         drafter.load(self.pair, self.max_drafts)
-        if drafter.layers and compile_mode:
-            raise ValueError(
-                f"drafter {drafter.spec!r} reads the target's hidden states, which compiled passes do not give: use no "
-                "compile mode"
-            )
+        _check_compiled(f"drafter {drafter.spec!r}", drafter.layers, compile_mode)
+
+    def _load_rule(self, compile_mode: CompileMode | None) -> None:
+        self.rule.load(self.pair)
+        _check_compiled(f"rule {self.rule.spec!r}", self.rule.layers, compile_mode)
 
     @property
     def max_drafts(self) -> int:
@@ -159,6 +160,13 @@ class Engine:
                 yield from batch.advance()
 
 
+def _check_compiled(what: str, layers: Sequence[int], compile_mode: CompileMode | None) -> None:
+    if layers and compile_mode:
+        raise ValueError(
+            f"{what} reads the target's hidden states, which compiled passes do not give: use no compile mode"
+        )
+
+
 def _require_positive(**numbers: int) -> None:
     for name, value in numbers.items():
         if value < 1:
@@ -184,7 +192,9 @@ class _Batch:
         drafter: BoundDrafter = NoDrafter()
         if engine.rule.drafts:
             drafter = engine.drafter.bind(self._shape(num_rows, longest, most, eos_ids))
-        layers = engine.drafter.layers if engine.rule.drafts else ()
+        drafter_layers = engine.drafter.layers if engine.rule.drafts else ()
+        self.drafter_reads = bool(drafter_layers)
+        layers = (*drafter_layers, *engine.rule.layers)
         target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass, layers=layers)
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
@@ -345,7 +355,7 @@ class _Batch:
             if found := part.among(short):
                 drafter.read(self.ids, found)
 
-        self.models.target.prefill(self.ids, lengths, chunk, on_part if self.models.target.taps else None)
+        self.models.target.prefill(self.ids, lengths, chunk, on_part if self.drafter_reads else None)
         if self.scorer:
             self.scorer.admit(self.ids, short, chunk)
         clock.lap("prefill_s")
