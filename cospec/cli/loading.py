@@ -133,6 +133,8 @@ def choose_rule(
         rule_named(name)
         if threshold != 0.5 or sampled:
             option = "--sampled" if sampled else "--threshold"
+            if name.startswith("judge:") and not sampled:
+                raise ValueError(f"--threshold is an arbiter's: write {name.partition(',')[0]},threshold={threshold}")
             raise ValueError(f"{option} is given, but rule {name!r} has no arbiter: add --arbiter DIR or drop {option}")
         return RuleChoice(name)
     from cospec.arbiter.adapter import read_pins
