@@ -101,9 +101,7 @@ class Engine:
             sampled_decisions=arbiter.sampled if arbiter else False,
             context_cache=arbiter.scorer.context_cache if arbiter else None,
         )
-        if rule.drafts:
-            self._load_drafter(compile_mode)
-        self._load_rule(compile_mode)
+        self._load(compile_mode)
         self._check_rule()
 
     def _check_rule(self) -> None:
@@ -113,15 +111,14 @@ class Engine:
         for note in rule.notes(self.settings.sampling, self.max_drafts, one_hot=one_hot):
             warnings.warn(note, stacklevel=3)
 
-    def _load_drafter(self, compile_mode: CompileMode | None) -> None:
-        drafter = self.drafter
-        check_use(drafter, arbiter=isinstance(self.rule, ArbiterRule), cost_ratio=self.settings.cost_ratio)
-        drafter.load(self.pair, self.max_drafts)
-        _check_compiled(f"drafter {drafter.spec!r}", drafter.layers, compile_mode)
-
-    def _load_rule(self, compile_mode: CompileMode | None) -> None:
-        self.rule.load(self.pair)
-        _check_compiled(f"rule {self.rule.spec!r}", self.rule.layers, compile_mode)
+    def _load(self, compile_mode: CompileMode | None) -> None:
+        rule, drafter = self.rule, self.drafter
+        if rule.drafts:
+            check_use(drafter, arbiter=isinstance(rule, ArbiterRule), cost_ratio=self.settings.cost_ratio)
+            drafter.load(self.pair, self.max_drafts)
+            _check_compiled(f"drafter {drafter.spec!r}", drafter.layers, compile_mode)
+        rule.load(self.pair)
+        _check_compiled(f"rule {rule.spec!r}", rule.layers, compile_mode)
 
     @property
     def max_drafts(self) -> int:

@@ -80,8 +80,11 @@ def test_below_threshold_zero_it_keeps_everything_up_to_the_end(
 
 @pytest.mark.parametrize("drafter", ["model", "ngram", "mtp"])
 def test_a_batch_equals_singles_with_every_kind_of_drafter(
-    family: Pair, head_dir: str, prompts: list[list[int]], drafter: str, tmp_path: Path
+    family: Pair, prompts: list[list[int]], drafter: str, tmp_path: Path
 ) -> None:
+    """An MTP layer reads other hidden states than this judge does."""
+    head_dir = str(tmp_path / "judge")
+    save_judge(judge_head(family, layer=1), tmp_path / "judge", family)
     made = saved_drafter("mtp", family, tmp_path / "mtp") if drafter == "mtp" else drafter_named(drafter)
     rule, common = rule_named(f"judge:{head_dir}"), {**SETTINGS, "drafter": made, "sampling": Sampling(0.7)}
     together = decode(family, rule, prompts, **common)
