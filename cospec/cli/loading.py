@@ -109,6 +109,15 @@ class RuleChoice:
     threshold: float = 0.5
     sampled: bool = False
 
+    @property
+    def judge(self) -> Path | None:
+        """The directory of the head that the rule's spec names, None for other rules and for a head of the Hub."""
+        from cospec.engine.rules import RULES
+
+        name, _, text = self.name.partition(":")
+        path = RULES[name].taken_apart(text)[0] if name in RULES else None
+        return Path(path) if path and Path(path).is_dir() else None
+
 
 def choose_rule(
     rule: str | None, arbiter: Path | None, threshold: float = 0.5, *, sampled: bool = False, default: str = "strict"
@@ -124,6 +133,8 @@ def choose_rule(
         rule_named(name)
         if threshold != 0.5 or sampled:
             option = "--sampled" if sampled else "--threshold"
+            if name.startswith("judge:") and not sampled:
+                raise ValueError(f"--threshold is an arbiter's: write {name.partition(',')[0]},threshold={threshold}")
             raise ValueError(f"{option} is given, but rule {name!r} has no arbiter: add --arbiter DIR or drop {option}")
         return RuleChoice(name)
     from cospec.arbiter.adapter import read_pins

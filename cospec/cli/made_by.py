@@ -1,4 +1,4 @@
-"""What made a file that a later run may go on with: pair and arbiter, written beside it."""
+"""What made a file that a later run may go on with: pair, arbiter and judge, written beside it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from cospec.pair import Pair
 
 
-def claim(out: Path, pair: Pair, arbiter: Path | None) -> None:
-    """Write ``OUT.made_by.json``; ValueError if the file is there and another pair or arbiter made it."""
-    now: dict[str, Any] = {"pair": pair_digest(pair), "arbiter": arbiter_digest(arbiter) if arbiter else None}
+def claim(out: Path, pair: Pair, arbiter: Path | None, judge: Path | None = None) -> None:
+    """Write ``OUT.made_by.json``; ValueError if the file is there and another pair, arbiter or judge made it."""
+    trained = {"arbiter": arbiter, "judge": judge}
+    now: dict[str, Any] = {"pair": pair_digest(pair)}
+    now |= {name: arbiter_digest(directory) if directory else None for name, directory in trained.items()}
     record = out.with_name(f"{out.name}.made_by.json")
     if out.exists() and record.exists():
         before = json.loads(record.read_text(encoding="utf-8"))

@@ -33,7 +33,7 @@ def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> d
         if base == "arbiter":
             raise ValueError("method 'arbiter' needs a directory: use --arbiter DIR instead")
         if name != "draft" and base not in RULES:
-            known = ", ".join(["draft", *(rule for rule, info in RULES.items() if info.make)])
+            known = ", ".join(["draft", *(rule for rule, info in RULES.items() if info.make or info.open)])
             raise ValueError(f"there is no method {name!r}: choose from {known}, or add --arbiter DIR")
         specs.append(name if name == "draft" else rule_named(name).spec)
         if specs.count(specs[-1]) > 1:
@@ -128,6 +128,8 @@ def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
     if choice.arbiter is not None:
         found = arbiter_digest(choice.arbiter)
         described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter.resolve()), "arbiter_digest": found}
+    if choice.judge is not None:
+        described["judge_digest"] = arbiter_digest(choice.judge)
     return described
 
 
@@ -140,7 +142,7 @@ def pair_digest(pair: Pair) -> str:
 
 
 def arbiter_digest(directory: Path) -> str:
-    """Digest of an arbiter's weights and configs."""
+    """Digest of an arbiter's or a head's weights and configs."""
     files = sorted(file for file in directory.iterdir() if file.suffix in (".safetensors", ".json"))
     return digest(file.read_bytes() for file in files)
 

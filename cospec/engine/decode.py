@@ -101,8 +101,7 @@ class Engine:
             sampled_decisions=arbiter.sampled if arbiter else False,
             context_cache=arbiter.scorer.context_cache if arbiter else None,
         )
-        if rule.drafts:
-            self._load_drafter(compile_mode)
+        self._load(compile_mode)
         self._check_rule()
 
     def _check_rule(self) -> None:
@@ -112,15 +111,14 @@ class Engine:
         for note in rule.notes(self.settings.sampling, self.max_drafts, one_hot=one_hot):
             warnings.warn(note, stacklevel=3)
 
-    def _load_drafter(self, compile_mode: CompileMode | None) -> None:
-        drafter = self.drafter
-        check_use(drafter, arbiter=isinstance(self.rule, ArbiterRule), cost_ratio=self.settings.cost_ratio)
-        drafter.load(self.pair, self.max_drafts)
-        if drafter.layers and compile_mode:
-            raise ValueError(
-                f"drafter {drafter.spec!r} reads the target's hidden states, which compiled passes do not give: use no "
-                "compile mode"
-            )
+    def _load(self, compile_mode: CompileMode | None) -> None:
+        rule, drafter = self.rule, self.drafter
+        if rule.drafts:
+            check_use(drafter, arbiter=isinstance(rule, ArbiterRule), cost_ratio=self.settings.cost_ratio)
+            drafter.load(self.pair, self.max_drafts)
+            _check_compiled(f"drafter {drafter.spec!r}", drafter.layers, compile_mode)
+        rule.load(self.pair)
+        _check_compiled(f"rule {rule.spec!r}", rule.layers, compile_mode)
 
     @property
     def max_drafts(self) -> int:
@@ -159,6 +157,13 @@ class Engine:
                 yield from batch.advance()
 
 
+def _check_compiled(what: str, layers: Sequence[int], compile_mode: CompileMode | None) -> None:
+    if layers and compile_mode:
+        raise ValueError(
+            f"{what} reads the target's hidden states, which compiled passes do not give: use no compile mode"
+        )
+
+
 def _require_positive(**numbers: int) -> None:
     for name, value in numbers.items():
         if value < 1:
@@ -184,7 +189,9 @@ class _Batch:
         drafter: BoundDrafter = NoDrafter()
         if engine.rule.drafts:
             drafter = engine.drafter.bind(self._shape(num_rows, longest, most, eos_ids))
-        layers = engine.drafter.layers if engine.rule.drafts else ()
+        drafter_layers = engine.drafter.layers if engine.rule.drafts else ()
+        self.drafter_reads = bool(drafter_layers)
+        layers = (*drafter_layers, *engine.rule.layers)
         target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass, layers=layers)
         self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
@@ -345,7 +352,7 @@ class _Batch:
             if found := part.among(short):
                 drafter.read(self.ids, found)
 
-        self.models.target.prefill(self.ids, lengths, chunk, on_part if self.models.target.taps else None)
+        self.models.target.prefill(self.ids, lengths, chunk, on_part if self.drafter_reads else None)
         if self.scorer:
             self.scorer.admit(self.ids, short, chunk)
         clock.lap("prefill_s")

@@ -86,7 +86,7 @@ def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max
     target_ids = target_choice(rows, draft, contexts.keys, draws)
     clock.lap("target_s")
     num_drafts = draft.ids.shape[1]
-    view = _view(contexts, draft, target_ids, rows, draws, own_bonus=bonus == "rule")
+    view = _view(models, contexts, draft, target_ids, rows, draws, own_bonus=bonus == "rule")
     verdict = rule.decide(view)
     clock.lap("arbiter_s")
     accepted = (verdict.accept & view.valid).long().cumprod(1).sum(1)
@@ -147,7 +147,16 @@ def _coupled(p: Tensor, q: Tensor, draft_ids: Tensor, keys: Tensor, draws: Draws
     return torch.where(accept[:, None], one_hot, residual_rows(p, q))
 
 
-def _view(contexts: Contexts, draft: Draft, target_ids: Tensor, rows: Rows, draws: Draws, own_bonus: bool) -> RoundView:
+def _view(
+    models: Models,
+    contexts: Contexts,
+    draft: Draft,
+    target_ids: Tensor,
+    rows: Rows,
+    draws: Draws,
+    *,
+    own_bonus: bool,
+) -> RoundView:
     num_drafts = draft.ids.shape[1]
     valid = torch.arange(num_drafts, device=draft.ids.device) < draft.num_positions[:, None]
     match = valid & (draft.ids == target_ids[:, :num_drafts])
@@ -159,7 +168,7 @@ def _view(contexts: Contexts, draft: Draft, target_ids: Tensor, rows: Rows, draw
         num_positions=draft.num_positions,
         rows=(valid & ~match).any(1).nonzero().squeeze(1),
     )
-    return RoundView(regions, valid, match, rows, contexts.keys, draws, own_bonus)
+    return RoundView(regions, valid, match, rows, contexts.keys, draws, own_bonus, models.target.hidden)
 
 
 def _written(rule: Rule, verdict: Verdict, draft: Draft, target_ids: Tensor, accepted: Tensor) -> Tensor:

@@ -240,9 +240,50 @@ class DrafterHeadConfig:
         _check_schooling(self.epochs, self.batch, self.holdout)
 
 
-def _check_schooling(epochs: float, batch: int, holdout: float) -> None:
+@dataclass(frozen=True, slots=True)
+class JudgeRunSection:
+    """The run directory; ``seed`` chooses which rollouts are kept apart. A stopped run starts anew."""
+
+    dir: str = "runs/run"
+    seed: int = 0
+    resume: bool = True
+    use_cpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeConfig:
+    """A judge head for the pair's target, on the labels of an arbiter's warm-up.
+
+    ``rollouts`` and ``labels`` are the files of `cospec rollout` and `cospec label`. ``layer`` is the one whose hidden
+    states are read (null: behind the last norm), ``batch_size`` how many texts the target reads at a time. ``l2``
+    weighs the weights, ``max_steps`` bounds the search for the optimum.
+    """
+
+    rollouts: str
+    labels: str
+    pair: PairSection = field(default_factory=PairSection)
+    run: JudgeRunSection = field(default_factory=JudgeRunSection)
+    layer: int | None = None
+    batch_size: int = 32
+    l2: float = 0.01
+    max_steps: int = 500
+    holdout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}: use at least 1")
+        _check_holdout(self.holdout)
+        if self.l2 <= 0 or self.max_steps < 1:
+            raise ValueError(f"l2 is {self.l2} and max_steps is {self.max_steps}: use l2 > 0 and max_steps >= 1")
+
+
+def _check_holdout(holdout: float) -> None:
     if not 0.0 <= holdout < 1.0:
         raise ValueError(f"holdout is {holdout}: it is the share kept apart for measuring, in [0, 1)")
+
+
+def _check_schooling(epochs: float, batch: int, holdout: float) -> None:
+    _check_holdout(holdout)
     if epochs <= 0 or batch < 1:
         raise ValueError(f"epochs is {epochs} and batch is {batch}: use epochs > 0 and batch >= 1")
 

@@ -27,6 +27,7 @@ from cospec.training.config import (
     ArbiterSection,
     DrafterHeadConfig,
     GrpoConfig,
+    JudgeConfig,
     OptimiserSection,
     PairSection,
     RunSection,
@@ -54,7 +55,7 @@ _REFUSED = {
     "eval_strategy": "checkpoints are compared with `cospec eval`",
 }
 
-ConfigT = TypeVar("ConfigT", SftConfig, GrpoConfig, DrafterHeadConfig)
+ConfigT = TypeVar("ConfigT", SftConfig, GrpoConfig, DrafterHeadConfig, JudgeConfig)
 
 
 def run_stage(cls: type[ConfigT], train: Callable[[ConfigT], Any], description: str, argv: Sequence[str] | None) -> int:
@@ -112,7 +113,7 @@ def check_arbiter_init(section: ArbiterSection) -> None:
 
 
 def open_run(
-    config: SftConfig | GrpoConfig | DrafterHeadConfig, inputs: Sequence[str], product: Product = ARBITER
+    config: SftConfig | GrpoConfig | DrafterHeadConfig | JudgeConfig, inputs: Sequence[str], product: Product = ARBITER
 ) -> tuple[RunDir, str | None]:
     """The run directory and the checkpoint to go on from; written by the main process alone.
 

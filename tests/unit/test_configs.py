@@ -8,14 +8,15 @@ import yaml
 from cospec.cli.demo import CONFIG, DemoConfig
 from cospec.config import load_config, to_yaml
 from cospec.pair import PairSpec
-from cospec.training.config import DrafterHeadConfig, GrpoConfig, SftConfig
+from cospec.training.config import DrafterHeadConfig, GrpoConfig, JudgeConfig, SftConfig
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
 def test_run_configs_parse_and_read_back(path: Path, tmp_path: Path) -> None:
-    kind = DrafterHeadConfig if "head" in path.stem else SftConfig if "sft" in path.stem else GrpoConfig
+    kinds = {"head": DrafterHeadConfig, "judge": JudgeConfig, "sft": SftConfig}
+    kind = next((kind for word, kind in kinds.items() if word in path.stem), GrpoConfig)
     config = load_config(kind, path, [])
     (tmp_path / "again.yaml").write_text(to_yaml(config))
     assert load_config(kind, tmp_path / "again.yaml", []) == config

@@ -181,7 +181,7 @@ def test_bounds_of_ensemble_and_token_cascades() -> None:
             assert (step.acceptance >= share - 3e-6).all()
 
 
-STRICT_POINTS = [info.strict_point for info in RULES.values() if info.strict_point and info.parameters]
+STRICT_POINTS = [info.strict_point for info in RULES.values() if info.make and info.strict_point and info.parameters]
 
 
 @pytest.mark.parametrize("spec", [spec for spec in STRICT_POINTS if not spec.startswith("fly")])

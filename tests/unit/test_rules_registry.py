@@ -16,7 +16,7 @@ from cospec.evaluation.method import Method
 MADE = [info for info in RULES.values() if info.make]
 NAMES = (
     "strict never always target cactus lenience mentored ensemble contrastive fuzzy r_fuzzy cascade_chow cascade_diff "
-    "cascade_opt cascade_v1 cascade_v2 cascade_v3 tok_lt typical top_k trt_relaxed aasd fly arbiter"
+    "cascade_opt cascade_v1 cascade_v2 cascade_v3 tok_lt typical top_k trt_relaxed aasd fly judge arbiter"
 )
 
 
@@ -90,6 +90,11 @@ def test_a_spec_comes_back_as_it_went(data: st.DataObject) -> None:
         ("r_fuzzy:rows=both", "must be in raw or processed"),
         ("trt_relaxed:begin=3", "give both or none"),
         ("strict:k=1", "has no parameter 'k': it takes none"),
+        ("judge", "needs a trained judge: write judge:DIR"),
+        ("judge:", "needs a trained judge: write judge:DIR"),
+        ("judge:threshold=1", "needs a trained judge: write judge:DIR"),
+        ("judge:/nowhere", "there is no directory '/nowhere'"),
+        ("judge:/nowhere,threshold=2", r"threshold=2 is out of range: it must be in \[-1, 1\]"),
         ("arbiter", "needs a trained arbiter: give its directory with --arbiter DIR"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cospec.engine.rules import arbiter, cascades, constant, fixed, fuzzy, gates, mentored, proposal, windowed
+from cospec.engine.rules import arbiter, cascades, constant, fixed, fuzzy, gates, judge, mentored, proposal, windowed
 from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer, BoundScorer
 from cospec.engine.rules.base import Regions, RoundView, Rule, Verdict
 from cospec.engine.rules.rows import Rows
@@ -11,7 +11,7 @@ from cospec.engine.rules.spec import Parameter, RuleInfo, check_bonus, rule_of, 
 #: All there is to know of every rule, by name.
 RULES: dict[str, RuleInfo] = {
     info.name: info
-    for family in (constant, proposal, mentored, fixed, fuzzy, cascades, gates, windowed, arbiter)
+    for family in (constant, proposal, mentored, fixed, fuzzy, cascades, gates, windowed, judge, arbiter)
     for info in family.INFOS
 }
 

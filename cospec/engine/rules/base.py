@@ -9,9 +9,11 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from cospec.engine.hidden import HiddenStates
 from cospec.engine.record import Bonus, Sampling
 from cospec.engine.rules.rows import Rows
 from cospec.engine.sampling import Draws
+from cospec.pair import Pair
 
 #: What a rule does at temperature 0, where every processed row is one-hot.
 #: "own": it knows nothing of rows; "strict": its formula makes it strict decoding; "gate": it looks at the models'
@@ -41,7 +43,8 @@ class RoundView:
 
     ``match`` and ``valid`` are (B, N): where the draft's token is the target's coupled one, and which positions are
     real. ``rows`` are both models' distributions, each made when a rule asks for it. ``own_bonus``: the rule is to
-    draw the bonus token too, and the drafter's row behind the block is there.
+    draw the bonus token too, and the drafter's row behind the block is there. ``hidden`` are the target's states at the
+    last committed token and behind it at the drafts that were fed, None where nobody asked for any.
     """
 
     regions: Regions
@@ -51,6 +54,7 @@ class RoundView:
     keys: Tensor
     draws: Draws
     own_bonus: bool = False
+    hidden: HiddenStates | None = None
 
     @property
     def mismatch(self) -> Tensor:
@@ -103,6 +107,24 @@ class Rule(ABC):
     def spec(self) -> str:
         """The name with all parameters, from which `rule_named` makes an equal rule; recorded in `Settings`."""
         return self.name
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The target's layers whose hidden states it reads (`HiddenStates`); known once it is loaded."""
+        return ()
+
+    def load(self, pair: Pair) -> None:  # noqa: B027, as most rules load nothing
+        """Load what it needs for this pair; ValueError if it does not fit.
+
+        Every engine calls it, so that it must cost nothing the second time.
+        """
+
+    def check_bonus(self, bonus: Bonus) -> None:
+        """ValueError for a bonus form that the rule does not have."""
+        if bonus == "rule" and not self.has_own_bonus:
+            raise ValueError(
+                f"rule {self.spec!r} has no law of its own for a bonus token: choose 'target' or 'arbitrated'"
+            )
 
     @property
     def greedy(self) -> Greedy:

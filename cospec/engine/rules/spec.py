@@ -71,8 +71,9 @@ class Parameter:
 class RuleInfo:
     """All that is known of a rule without running it.
 
-    ``make`` takes the parameters by name; None for a rule that needs a directory. The first parameter is the knob that
-    trades exactness for speed, if there is one. ``strict_point`` is the spec at which it decides as strict does, token
+    ``make`` takes the parameters by name; None for a rule that needs a directory. ``open`` makes it of the directory
+    that its spec names (`NAME:PATH,param=value`) and the parameters. The first parameter is the knob that trades
+    exactness for speed, if there is one. ``strict_point`` is the spec at which it decides as strict does, token
     for token on the same draws; None where it has none. ``relaxed_point`` says where it accepts everything, ``greedy``
     what it does at temperature 0, ``drafters`` which drafters suit it.
     """
@@ -87,6 +88,7 @@ class RuleInfo:
     parameters: tuple[Parameter, ...] = ()
     strict_point: str | None = None
     relaxed_point: str | None = None
+    open: Callable[..., Rule] | None = None
 
     @property
     def default(self) -> Rule:
@@ -103,8 +105,11 @@ class RuleInfo:
         """Whether it reads the drafter's confidence."""
         return self.make is not None and self.default.leans_on_draft
 
-    def rule(self, given: Mapping[str, Value]) -> Rule:
-        """The rule with these parameters, the others at their defaults; ValueError for what it cannot take."""
+    def rule(self, given: Mapping[str, Value], path: str | None = None) -> Rule:
+        """The rule with these parameters, the others at their defaults; ValueError for what it cannot take.
+
+        ``path`` is its directory, for one that is opened.
+        """
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, value in given.items():
             if name not in known:
@@ -113,11 +118,23 @@ class RuleInfo:
                 known[name].check(value)
             except ValueError as error:
                 raise ValueError(f"rule {self.name!r}: {error}") from None
+        values = {name: parameter.default for name, parameter in known.items()} | dict(given)
+        if self.open is not None:
+            if path is None:
+                raise ValueError(f"rule {self.name!r} needs a trained {self.name}: write {self.name}:DIR")
+            return self.open(path, **values)
         if self.make is None:
             raise ValueError(
                 f"rule {self.name!r} needs a trained {self.name}: give its directory with --{self.name} DIR"
             )
-        return self.make(**{name: parameter.default for name, parameter in known.items()} | dict(given))
+        return self.make(**values)
+
+    def taken_apart(self, text: str) -> tuple[str | None, str]:
+        """The directory in ``text``, the part of a spec behind the colon, if it has one, and what names parameters."""
+        path, _, rest = text.partition(",")
+        if self.open is None or path.partition("=")[0].strip() in {parameter.name for parameter in self.parameters}:
+            return None, text
+        return path.strip() or None, rest
 
     def read(self, text: str) -> dict[str, Value]:
         """The parameters in ``text``, the part of a spec behind the colon."""
@@ -152,8 +169,7 @@ def check_bonus(bonus: Bonus | None, rule: Rule) -> None:
     """ValueError for a bonus form that there is not, or that the rule does not have."""
     if bonus not in (None, *get_args(Bonus)):
         raise ValueError(f"bonus is {bonus!r}: choose 'arbitrated', 'target' or 'rule'")
-    if bonus == "rule" and not rule.has_own_bonus:
-        raise ValueError(f"rule {rule.spec!r} has no law of its own for a bonus token: choose 'target' or 'arbitrated'")
+    rule.check_bonus(bonus or rule.default_bonus)
 
 
 def rule_of(rules: Mapping[str, RuleInfo], spec: str) -> Rule:
@@ -161,10 +177,11 @@ def rule_of(rules: Mapping[str, RuleInfo], spec: str) -> Rule:
     name, colon, text = spec.strip().partition(":")
     if name not in rules:
         raise ValueError(f"there is no rule {name!r}: {_offer(name, rules, 'choose one of')}")
-    if colon and not text.strip():
-        raise ValueError(f"rule {spec!r} ends in a colon: write {name}:param=value, or {name} alone")
     info = rules[name]
-    return info.rule(info.read(text) if colon else {})
+    if colon and not text.strip() and info.open is None:
+        raise ValueError(f"rule {spec!r} ends in a colon: write {name}:param=value, or {name} alone")
+    path, given = info.taken_apart(text)
+    return info.rule(info.read(given) if given.strip() else {}, path)
 
 
 def spec_of(name: str, parameters: Mapping[str, Value]) -> str:

@@ -117,7 +117,7 @@ def _spec(rule: str, parameters: Sequence[tuple[str, Any]]) -> str:
 def parameters_of(spec: str) -> dict[str, Any]:
     """The parameters of a canonical spec by name."""
     name, colon, text = spec.partition(":")
-    return dict(RULES[name].read(text)) if colon else {}
+    return dict(RULES[name].read(RULES[name].taken_apart(text)[1])) if colon else {}
 
 
 @dataclass(frozen=True, slots=True)
