@@ -56,7 +56,12 @@ def test_a_datastores_drafts_are_the_targets_text_and_are_accepted(files: Files,
     for expected in read_rollouts(files.folder / "target.jsonl"):
         assert found[expected.id].output_ids == expected.output_ids
         assert found[expected.id].settings.drafter == f"{spec},max_hits=5000,max_match=16,min_match=2"
-    assert json.loads((tmp_path / "out.jsonl.made_by.json").read_text()).keys() == {"pair", "arbiter", "judge", "target"}
+    assert json.loads((tmp_path / "out.jsonl.made_by.json").read_text()).keys() == {
+        "pair",
+        "arbiter",
+        "judge",
+        "target",
+    }
     again = run_here("rollout", *common, "--drafter", f"{spec},min_match=3", "--rule", "strict", "--out", out)
     assert_refused(again, "another setting (drafter was")
 
