@@ -14,7 +14,7 @@ from cospec.engine.contexts import Contexts
 from cospec.engine.drafters.base import Draft, Outcome, RunShape
 from cospec.engine.drafters.chain import up_to_eos
 from cospec.engine.drafters.spec import drafter_spec
-from cospec.engine.rules.spec import Parameter
+from cospec.engine.parameters import Parameter
 from cospec.engine.sampling import Draws
 from cospec.pair import Pair
 

@@ -15,7 +15,7 @@ from cospec.engine.drafters.chain import up_to_eos
 from cospec.engine.drafters.datastore import Datastore, read_info
 from cospec.engine.drafters.ngram import check_copy, check_matches
 from cospec.engine.drafters.spec import drafter_spec
-from cospec.engine.rules.spec import Parameter
+from cospec.engine.parameters import Parameter
 from cospec.engine.sampling import Draws
 from cospec.pair import Pair
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cospec.engine.drafters.base import Drafter
-from cospec.engine.rules.spec import Parameter, Value, spec_of
+from cospec.engine.parameters import Parameter, Value, filled, read_values, spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +27,9 @@ class DrafterInfo:
 
     def read(self, text: str) -> Drafter:
         """The drafter of ``text``, the part of a spec behind the colon; ValueError for what it cannot take."""
-        known = {parameter.name: parameter for parameter in self.parameters}
-        values: dict[str, Any] = {name: parameter.default for name, parameter in known.items()}
-        path, given = self._taken_apart(text)
-        for name, value in given.items():
-            if name not in known:
-                takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
-                raise ValueError(f"drafter {self.name!r} has no parameter {name!r}: {takes}")
-            try:
-                values[name] = known[name].read(value)
-                known[name].check(values[name])
-            except ValueError as error:
-                raise ValueError(f"drafter {self.name!r}: {error}") from None
+        owner, known = f"drafter {self.name!r}", {own.name: own for own in sorted(self.parameters, key=_by_name)}
+        path, parts = _taken_apart(text)
+        values = filled(owner, known, read_values(owner, known, parts, "param=value"))
         if path is None and self.files is not None and not self.files_optional:
             raise ValueError(f"drafter {self.name!r} lacks {self.files}: write {self.name}:PATH")
         if path is not None and self.files is None:
@@ -48,21 +38,19 @@ class DrafterInfo:
             )
         return self.make(**({} if path is None else {"path": path}), **values)
 
-    def _taken_apart(self, text: str) -> tuple[str | None, dict[str, str]]:
-        """The path, and the values by parameter."""
-        path, given = None, dict[str, str]()
-        for place, part in enumerate(text.split(",") if text.strip() else ()):
-            name, equals, value = (piece.strip() for piece in part.partition("="))
-            # A path may hold an equals sign; what stands before it is then no name.
-            if place == 0 and not (equals and name.isidentifier()):
-                path = part.strip() or None
-            elif not equals or not value:
-                raise ValueError(f"drafter {self.name!r}: {part!r} is no parameter: write param=value")
-            elif name in given:
-                raise ValueError(f"drafter {self.name!r}: {name} is given twice: keep one")
-            else:
-                given[name] = value
-        return path, given
+
+def _by_name(parameter: Parameter) -> str:
+    return parameter.name
+
+
+def _taken_apart(text: str) -> tuple[str | None, list[str]]:
+    """The path, and the parts behind it that name parameters."""
+    first, *others = text.split(",") if text.strip() else [""]
+    name, equals, _ = (piece.strip() for piece in first.partition("="))
+    # A path may hold an equals sign; what stands before it is then no name.
+    if equals and name.isidentifier():
+        return None, [first, *others]
+    return first.strip() or None, others
 
 
 def drafter_spec(name: str, path: str | None, values: Mapping[str, Value]) -> str:

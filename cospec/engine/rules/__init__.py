@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.rules import arbiter, cascades, constant, fixed, fuzzy, gates, judge, mentored, proposal, windowed
 from cospec.engine.rules.arbiter import ArbiterRule, BlockScorer, BoundScorer
 from cospec.engine.rules.base import Regions, RoundView, Rule, Verdict
 from cospec.engine.rules.rows import Rows
-from cospec.engine.rules.spec import Parameter, RuleInfo, check_bonus, rule_of, split_specs
+from cospec.engine.rules.spec import RuleInfo, check_bonus, rule_of, split_specs
 
 #: All there is to know of every rule, by name.
 RULES: dict[str, RuleInfo] = {

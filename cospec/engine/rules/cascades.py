@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.rules.fixed import FixedRule
 from cospec.engine.rules.gated import GateRows, rows_parameter, total_variation
 from cospec.engine.rules.rows import Rows
-from cospec.engine.rules.spec import Parameter, RuleInfo
+from cospec.engine.rules.spec import RuleInfo
 
 
 class RowCascade(GateRows, FixedRule):

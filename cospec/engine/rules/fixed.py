@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.ratio import at_drafts, ratio_verdict
 from cospec.engine.rules.rows import Rows
-from cospec.engine.rules.spec import Parameter, ParametricRule, RuleInfo
+from cospec.engine.rules.spec import ParametricRule, RuleInfo
 from cospec.engine.sampling import normalised
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import RoundView, Verdict
 from cospec.engine.rules.fixed import FixedRule
 from cospec.engine.rules.gated import GateRows, js_divergence, kl_divergence, rows_parameter, total_variation
 from cospec.engine.rules.ratio import drawn
 from cospec.engine.rules.rows import Rows
-from cospec.engine.rules.spec import Parameter, ParametricRule, RuleInfo
+from cospec.engine.rules.spec import ParametricRule, RuleInfo
 
 _DISTANCES = {"js": js_divergence, "kl": kl_divergence, "tv": total_variation}
 

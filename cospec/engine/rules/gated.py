@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy
 from cospec.engine.rules.rows import Rows
-from cospec.engine.rules.spec import Parameter
 
 
 class GateRows:

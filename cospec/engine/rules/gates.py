@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.gated import (
     GateRows,
@@ -18,7 +19,7 @@ from cospec.engine.rules.gated import (
     rows_parameter,
 )
 from cospec.engine.rules.ratio import at_drafts
-from cospec.engine.rules.spec import Parameter, ParametricRule, RuleInfo
+from cospec.engine.rules.spec import ParametricRule, RuleInfo
 
 
 class HardGate(ParametricRule):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from cospec.engine.heads.judge import JudgeHead, check_judge, load_judge
+from cospec.engine.parameters import Parameter, show
 from cospec.engine.record import Bonus
 from cospec.engine.rules.base import RoundView, Rule, Verdict
-from cospec.engine.rules.spec import Parameter, RuleInfo, show
+from cospec.engine.rules.spec import RuleInfo
 from cospec.pair import Pair
 
 

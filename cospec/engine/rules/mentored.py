@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy
 from cospec.engine.rules.fixed import FixedRule
 from cospec.engine.rules.gated import kl_divergence
 from cospec.engine.rules.rows import Rows
-from cospec.engine.rules.spec import Parameter, RuleInfo
+from cospec.engine.rules.spec import RuleInfo
 
 #: Halvings of the rejected mass, in float64: to the last bit where it is not tiny.
 _STEPS = 60

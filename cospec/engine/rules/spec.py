@@ -2,69 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import get_args
 
+from cospec.engine.parameters import Parameter, Value, filled, offer, read_values, spec_of
 from cospec.engine.record import Bonus
 from cospec.engine.rules.base import Greedy, Rule
-
-Value = float | int | str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One number or choice of a rule.
-
-    ``low`` and ``high`` bound it, both allowed unless ``open_low`` or ``open_high``; ``choices`` are the words it may
-    be instead of a number. ``source`` says where the default is from. ``grid`` are values worth comparing, from the
-    strictest to the most relaxed. An ``int`` whose default is None may be `none`.
-    """
-
-    name: str
-    default: Value
-    meaning: str
-    source: str
-    kind: Literal["float", "int", "choice"] = "float"
-    low: float = -math.inf
-    high: float = math.inf
-    open_low: bool = False
-    open_high: bool = False
-    choices: tuple[str, ...] = ()
-    grid: tuple[Value, ...] = ()
-
-    @property
-    def range(self) -> str:
-        """The values it may have, as mathematicians write them, or the choices."""
-        if self.kind == "choice":
-            return " or ".join(self.choices)
-        low, high = show(self.low), show(self.high)
-        return f"{'(' if self.open_low else '['}{low}, {high}{')' if self.open_high else ']'}"
-
-    def read(self, text: str) -> Value:
-        """The value that ``text`` stands for; ValueError if it is none."""
-        if self.kind == "choice" or (self.default is None and text == "none"):
-            return None if self.kind == "int" else text
-        try:
-            return int(text) if self.kind == "int" else float(text)
-        except ValueError:
-            kind = "a whole number" if self.kind == "int" else "a number"
-            raise ValueError(f"{self.name}={text} is not {kind}") from None
-
-    def check(self, value: Value) -> None:
-        """ValueError for a value out of range."""
-        if value is None and self.default is None:
-            return
-        if isinstance(value, str) or self.kind == "choice":
-            good = value in self.choices
-        else:
-            assert value is not None
-            above = value > self.low if self.open_low else value >= self.low
-            good = above and (value < self.high if self.open_high else value <= self.high)
-        if not good:
-            raise ValueError(f"{self.name}={show(value)} is out of range: it must be in {self.range}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +54,7 @@ class RuleInfo:
 
         ``path`` is its directory, for one that is opened.
         """
-        known = {parameter.name: parameter for parameter in self.parameters}
-        for name, value in given.items():
-            if name not in known:
-                raise ValueError(f"rule {self.name!r} has no parameter {name!r}: {_offer(name, known, 'it takes')}")
-            try:
-                known[name].check(value)
-            except ValueError as error:
-                raise ValueError(f"rule {self.name!r}: {error}") from None
-        values = {name: parameter.default for name, parameter in known.items()} | dict(given)
+        values = filled(f"rule {self.name!r}", self._known, given)
         if self.open is not None:
             if path is None:
                 raise ValueError(f"rule {self.name!r} needs a trained {self.name}: write {self.name}:DIR")
@@ -132,27 +68,17 @@ class RuleInfo:
     def taken_apart(self, text: str) -> tuple[str | None, str]:
         """The directory in ``text``, the part of a spec behind the colon, if it has one, and what names parameters."""
         path, _, rest = text.partition(",")
-        if self.open is None or path.partition("=")[0].strip() in {parameter.name for parameter in self.parameters}:
+        if self.open is None or path.partition("=")[0].strip() in self._known:
             return None, text
         return path.strip() or None, rest
 
     def read(self, text: str) -> dict[str, Value]:
         """The parameters in ``text``, the part of a spec behind the colon."""
-        known = {parameter.name: parameter for parameter in self.parameters}
-        given: dict[str, Value] = {}
-        for part in text.split(","):
-            name, equals, value = (piece.strip() for piece in part.partition("="))
-            if not name or not equals or not value:
-                raise ValueError(f"rule {self.name!r}: {part!r} is no parameter: write {self.name}:param=value")
-            if name in given:
-                raise ValueError(f"rule {self.name!r}: {name} is given twice: keep one")
-            if name not in known:
-                raise ValueError(f"rule {self.name!r} has no parameter {name!r}: {_offer(name, known, 'it takes')}")
-            try:
-                given[name] = known[name].read(value)
-            except ValueError as error:
-                raise ValueError(f"rule {self.name!r}: {error}") from None
-        return given
+        return read_values(f"rule {self.name!r}", self._known, text.split(","), f"{self.name}:param=value")
+
+    @property
+    def _known(self) -> dict[str, Parameter]:
+        return {parameter.name: parameter for parameter in self.parameters}
 
 
 class ParametricRule(Rule):
@@ -176,18 +102,12 @@ def rule_of(rules: Mapping[str, RuleInfo], spec: str) -> Rule:
     """The rule of ``rules`` that ``spec`` names; ValueError says what is wrong with it and what there is."""
     name, colon, text = spec.strip().partition(":")
     if name not in rules:
-        raise ValueError(f"there is no rule {name!r}: {_offer(name, rules, 'choose one of')}")
+        raise ValueError(f"there is no rule {name!r}: {offer(name, rules, 'choose one of')}")
     info = rules[name]
     if colon and not text.strip() and info.open is None:
         raise ValueError(f"rule {spec!r} ends in a colon: write {name}:param=value, or {name} alone")
     path, given = info.taken_apart(text)
     return info.rule(info.read(given) if given.strip() else {}, path)
-
-
-def spec_of(name: str, parameters: Mapping[str, Value]) -> str:
-    """The canonical spec: all parameters by name, numbers as short as they can be told apart."""
-    shown = ",".join(f"{key}={show(value)}" for key, value in sorted(parameters.items()))
-    return f"{name}:{shown}" if shown else name
 
 
 def split_specs(text: str) -> list[str]:
@@ -202,20 +122,3 @@ def split_specs(text: str) -> list[str]:
         else:
             specs.append(part)
     return specs
-
-
-def show(value: Value) -> str:
-    """A parameter's value as specs have it: 0.25, 1, inf, none."""
-    if value is None:
-        return "none"
-    if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return str(value)
-
-
-def _offer(name: str, known: Iterable[str], verb: str) -> str:
-    """What could have been meant, and all there is."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    return f"{meant}{verb} {', '.join(names)}" if names else "it takes none"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cospec.engine.parameters import Parameter, show
 from cospec.engine.rules import RULES
-from cospec.engine.rules.spec import Parameter, RuleInfo, show
+from cospec.engine.rules.spec import RuleInfo
 
 
 def rules_table(rules: Mapping[str, RuleInfo] = RULES) -> str:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cospec.engine.parameters import Parameter
 from cospec.engine.record import Sampling
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.gated import entropy
 from cospec.engine.rules.ratio import at_drafts
-from cospec.engine.rules.spec import Parameter, ParametricRule, RuleInfo
+from cospec.engine.rules.spec import ParametricRule, RuleInfo
 
 #: Tokens that the published code and vLLM sum the entropy over.
 _TOP = 3
