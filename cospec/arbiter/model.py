@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from cospec.engine.cached_model import CachedModel
 from cospec.engine.masks import Masks
 from cospec.engine.record import ContextCache
 from cospec.engine.rules import Regions
+from cospec.engine.shared_copy import shared_copy
 
 
 class ReadOut(nn.Module):
@@ -52,7 +52,7 @@ class ArbiterNet(nn.Module):
             raise ValueError(f"context_cache is {context_cache!r}: choose 'own' or 'shared'")
         self.config, self.generation_config = draft.config, draft.generation_config
         self.context_cache = context_cache
-        self.backbone = _shared_copy(draft.base_model)
+        self.backbone = shared_copy(draft.base_model)
         self.head = ReadOut(draft.config.hidden_size)
         self.head.to(next(draft.parameters()).device)
         # In a tuple, so that the plain draft is not registered as a part of the arbiter.
@@ -126,12 +126,6 @@ class ArbiterNet(nn.Module):
 
 def _positions(packed: Packed) -> Tensor:
     return torch.arange(packed.context_ids.shape[1], device=packed.context_ids.device).expand_as(packed.context_ids)
-
-
-def _shared_copy(module: PreTrainedModel) -> PreTrainedModel:
-    """A copy of the module tree whose parameters and buffers are the original tensors."""
-    tensors = [*module.parameters(), *module.buffers()]
-    return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,18 @@ class SlotCache:
         # Zeros, not empty: a masked slot still enters softmax(...) @ v with weight 0, and 0 * NaN is NaN.
         return states.new_zeros(shape)
 
+    def behind(self, starts: Tensor, counts: Tensor, width: int, line: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Places and positions (R, T) of ``width`` tokens behind ``starts`` (R,), and what they may see (R, T, S).
+
+        The first ``counts`` (R,) of a row are real; ``line`` (S,) are the positions that may be read, from 0 on.
+        """
+        # Padding may run past the buffer's end; its last slot lies behind every real token and holds nothing.
+        places = torch.minimum(starts[:, None] + line[:width], self.last)
+        # A padding token repeats the last real position, so that no rotary embedding sees one beyond the context.
+        positions = torch.minimum(places, (starts + counts - 1).clamp_min(0)[:, None])
+        # It attends at least to itself, so that no query row is empty.
+        return places, positions, line <= places[:, :, None]
+
     def select_rows(self, rows: Tensor) -> None:
         """Keep only ``rows`` (R,), in that order; the memory of the others is given back."""
         for buffers in (self.keys, self.values):

@@ -154,12 +154,8 @@ def _append(
     rows: Tensor | None,
 ) -> Any:
     cache = cached.cache
-    # Padding may run past the buffer's end; its last slot lies behind every real token and holds nothing.
-    places = torch.minimum(starts[:, None] + line[: ids.shape[1]], cache.last)
-    # A padding token repeats the last real position, so that no rotary embedding sees one beyond the context.
-    positions = torch.minimum(places, (starts + counts - 1).clamp_min(0)[:, None])
-    # It attends at least to itself, so that no query row is empty.
-    mask = cached.masks(line <= places[:, :, None], positions, line[None])
+    places, positions, allowed = cache.behind(starts, counts, ids.shape[1], line)
+    mask = cached.masks(allowed, positions, line[None])
     begin = cache.scratch
     stop = begin + len(line)
     if cached.taps is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from cospec.engine.shared_copy import shared_copy
 from cospec.pair import Pair
 
 #: Smaller weights stay in a core's cache, and the call costs more than it saves.
@@ -52,8 +52,7 @@ def _has_kernels(dtype: torch.dtype) -> bool:
 
 
 def _packed(model: PreTrainedModel) -> PreTrainedModel:
-    shared = [*model.parameters(), *model.buffers()]
-    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+    twin = shared_copy(model)
     for name, module in list(twin.named_modules()):
         # Quantised and other kinds of linear layers keep their own kernels.
         if type(module) is nn.Linear and module.weight.numel() >= _FEWEST_WEIGHTS:

@@ -138,10 +138,8 @@ class BoundHeadDrafter:
         else:
             cache.lengths[rows] = starts + counts
         line = cache.line[: longest + ids.shape[1]]
-        places = torch.minimum(starts[:, None] + line[: ids.shape[1]], cache.last)
-        positions = torch.minimum(places, (starts + counts - 1).clamp_min(0)[:, None])
-        # As in a model's own passes, padding attends at least to itself.
-        mask = self.head.masks(line <= places[:, :, None], positions, line[None])
+        places, positions, allowed = cache.behind(starts, counts, ids.shape[1], line)
+        mask = self.head.masks(allowed, positions, line[None])
         assert not isinstance(mask, dict), "a head has one layer"
         return self.head.read(ids, hidden, positions, mask, PassCache(cache, places, 0, len(line), rows))
 
