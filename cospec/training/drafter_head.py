@@ -5,7 +5,6 @@ Run as ``accelerate launch -m cospec.training.drafter_head --config FILE [key=va
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +34,7 @@ from cospec.prompts import row_prompt_ids
 from cospec.training.config import DrafterHeadConfig
 from cospec.training.new_head import new_head
 from cospec.training.run_dir import HEAD, MetricsFile, RunDir
-from cospec.training.setup import load_training_pair, open_run, run_stage, trainer_arguments
+from cospec.training.setup import load_training_pair, micro_batches, open_run, run_stage, trainer_arguments
 from cospec.training.unroll import Unrolled
 
 _NOT_LEARNED = -100
@@ -76,16 +75,13 @@ def collate(texts: Sequence[Rollout]) -> dict[str, Tensor]:
 def train(config: DrafterHeadConfig) -> Path:
     """Train a head; the directory it was saved to."""
     rows = load_prompt_rows(config.prompts, require_gold=False)
-    slots = config.optimiser.micro_batch * PartialState(cpu=config.run.use_cpu).num_processes
-    if config.batch % slots:
-        raise ValueError(f"batch is {config.batch}, which micro-batches cannot share: choose a multiple of {slots}")
     args = trainer_arguments(
         TrainingArguments,
         config.run,
         config.optimiser,
         config.trainer,
         num_train_epochs=config.epochs,
-        gradient_accumulation_steps=config.batch // slots,
+        gradient_accumulation_steps=micro_batches(config),
         label_names=["labels"],
     )
     run, checkpoint = open_run(config, [config.prompts], HEAD)
@@ -158,15 +154,12 @@ def held_out(head: DraftHead, config: DrafterHeadConfig, texts: Sequence[Rollout
 def save(head: DraftHead, pair: Pair, run: RunDir) -> None:
     """Write the head in the target's type where the run directory promises it, its provenance beside it."""
     head.to_target()
-    pins = head_pins(pair)
-    run.result.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(run.root / "provenance.json", run.result / "provenance.json")
-    shutil.copyfile(run.root / "config.yaml", run.result / "training.yaml")
+    pins, directory = head_pins(pair), run.begin_result()
     if isinstance(head, Eagle3Head):
-        save_eagle3(head, run.result, pins)
+        save_eagle3(head, directory, pins)
     else:
         assert isinstance(head, MtpHead)
-        save_mtp(head, run.result, pins)
+        save_mtp(head, directory, pins)
     print(f"cospec: the head is in {run.result}", file=sys.stderr)
 
 

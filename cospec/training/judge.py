@@ -7,7 +7,6 @@ states are computed once; what is left is a logistic regression.
 from __future__ import annotations
 
 import random
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,10 +114,7 @@ def auc(scores: Tensor, positive: Tensor) -> float | None:
 
 def save(head: JudgeHead, pair: Pair, run: RunDir) -> None:
     """Write the head where the run directory promises it, its provenance beside it."""
-    run.result.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(run.root / "provenance.json", run.result / "provenance.json")
-    shutil.copyfile(run.root / "config.yaml", run.result / "training.yaml")
-    save_judge(head, run.result, pair)
+    save_judge(head, run.begin_result(), pair)
     print(f"cospec: the judge head is in {run.result}", file=sys.stderr)
 
 

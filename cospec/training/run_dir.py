@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,13 @@ class RunDir:
     def result(self) -> Path:
         """Where the finished arbiter or head lies."""
         return self.root / self.product.folder
+
+    def begin_result(self) -> Path:
+        """Make the result's folder, with what made it; the folder."""
+        self.result.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self.root / "provenance.json", self.result / "provenance.json")
+        shutil.copyfile(self.root / "config.yaml", self.result / "training.yaml")
+        return self.result
 
     def last_checkpoint(self) -> str | None:
         """The newest complete checkpoint; one that a kill left half written is passed over."""

@@ -129,6 +129,18 @@ def open_run(
     return run, checkpoint
 
 
+def micro_batches(config: SftConfig | DrafterHeadConfig) -> int:
+    """How many a process takes for one step of ``batch``; ValueError where the batch cannot be shared evenly."""
+    processes = PartialState(cpu=config.run.use_cpu).num_processes
+    slots = config.optimiser.micro_batch * processes
+    if config.batch % slots:
+        raise ValueError(
+            f"batch is {config.batch}, which {processes} process(es) with optimiser.micro_batch "
+            f"{config.optimiser.micro_batch} cannot share evenly: choose a multiple of {slots}"
+        )
+    return config.batch // slots
+
+
 def trainer_arguments(
     cls: type, section: RunSection, optimiser: OptimiserSection, extra: dict[str, Any], **own: Any
 ) -> Any:

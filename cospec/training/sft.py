@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from torch import Tensor, nn
 from transformers import TrainingArguments
 
@@ -28,6 +27,7 @@ from cospec.training.setup import (
     SavesArbiter,
     check_arbiter_init,
     load_training_pair,
+    micro_batches,
     open_run,
     prepare_arbiter,
     run_stage,
@@ -116,20 +116,13 @@ def train(config: SftConfig) -> Path:
     """Train the warm-up arbiter; the directory it was saved to."""
     check_arbiter_init(config.arbiter)
     found = examples(read_rollouts(Path(config.rollouts)), read_labels(Path(config.labels)))
-    processes = PartialState(cpu=config.run.use_cpu).num_processes
-    slots = config.optimiser.micro_batch * processes
-    if config.batch % slots:
-        raise ValueError(
-            f"batch is {config.batch}, which {processes} process(es) with optimiser.micro_batch "
-            f"{config.optimiser.micro_batch} cannot share evenly: choose a multiple of {slots}"
-        )
     args = trainer_arguments(
         TrainingArguments,
         config.run,
         config.optimiser,
         config.trainer,
         num_train_epochs=config.epochs,
-        gradient_accumulation_steps=config.batch // slots,
+        gradient_accumulation_steps=micro_batches(config),
         label_names=["labels"],
     )
     run, checkpoint = open_run(config, [config.rollouts, config.labels])
