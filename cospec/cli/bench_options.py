@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cospec.cli.options import one_of_several
+from cospec.cli.outputs import check_directory
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
@@ -146,8 +147,7 @@ class BenchOptions:
                 raise ValueError(f"--batch is {batch}: it must be at least 1")
         if len(set(self.batches)) < len(self.batches):
             raise ValueError(f"--batch {' --batch '.join(map(str, self.batches))}: one of them is there twice, drop it")
-        if self.out is not None and self.out.exists() and not self.out.is_dir():
-            raise ValueError(f"--out {self.out} is a file: name a directory")
+        check_directory(self.out)
         self._check_prompts()
         self._check_sweep()
         if self.vllm_option and self.vllm_python is None:

@@ -116,7 +116,7 @@ def _compare_finished(options: own.EvalOptions) -> None:
     from cospec.cli.eval_report import compare_finished
 
     _refuse_all_but(options, ("out", "against", "margin", "json"))
-    options.check_margin()
+    problems.check_margin(options.margin)
     assert options.against
     compare_finished(options.out, options.against, options.margin, options.json)
 

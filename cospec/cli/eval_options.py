@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cospec.cli.problem_options import ProblemOptions
+from cospec.cli.outputs import check_directory
+from cospec.cli.problem_options import DecodingOptions, check_margin
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
@@ -62,7 +63,7 @@ PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvalOptions(ProblemOptions):
+class EvalOptions(DecodingOptions):
     """All options of the command under the names of its parameters."""
 
     train_prompts: list[Path] | None
@@ -79,40 +80,23 @@ class EvalOptions(ProblemOptions):
     keep_rollouts: bool
     against: Path | None
     plot: Path | None
-    bonus: Literal["arbitrated", "target", "rule"] | None
-    drafter: str | None
     num_draft_tokens: int
     cost_ratio: float | None
-    max_new_tokens: int
-    eos_token_id: list[int] | None
-    stop: list[str] | None
-    batch_size: int
     temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    repetition_penalty: float
     packed: bool
-    json: bool
 
     def check(self) -> None:
         """ValueError for options that contradict each other; loads nothing."""
         self.check_problems()
-        if self.out is not None and self.out.exists() and not self.out.is_dir():
-            raise ValueError(f"--out {self.out} is a file: name a directory")
+        check_directory(self.out)
         for option, given in (("--rescore", self.rescore), ("--keep-rollouts", self.keep_rollouts)):
             if given and self.out is None:
                 raise ValueError(f"{option} works on a run directory: add --out RUN_DIR")
         if self.oracle_branch and not self.arbiter:
             raise ValueError("--oracle-branch checks an arbiter's decisions, and there is none: add --arbiter DIR")
-        self.check_margin()
+        check_margin(self.margin)
         if self.repeats > 1 and self.temperature == 0:
             raise ValueError(f"--repeats {self.repeats} at temperature 0 repeats one text: add --temperature")
-
-    def check_margin(self) -> None:
-        """ValueError for a margin that is no share."""
-        if not 0 < self.margin < 1:
-            raise ValueError(f"--margin is {self.margin}: it is a share of the problems, such as 0.02")
 
     def decoding(self) -> DecodeOptions:
         """The options that decide how texts are decoded."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cospec.cli.loading import DecodeOptions, RuleChoice, choose_rule, rule_from_options
+from cospec.cli.options import named_directory
 from cospec.jsonl import dumps
 from cospec.prompt_rows import PromptRow
 
@@ -42,20 +43,12 @@ def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> d
     if threshold != 0.5 and not arbiters:
         raise ValueError("--threshold is given, but there is no arbiter: add --arbiter DIR or drop --threshold")
     for text in arbiters:
-        name, directory = _named(text)
+        given, directory = named_directory(text)
+        name = given or directory.resolve().name
         if name in chosen:
             raise ValueError(f"--arbiter {text}: method {name!r} is there already; give another name: NAME={directory}")
         chosen[name] = choose_rule(None, directory, threshold)
     return chosen
-
-
-def _named(text: str) -> tuple[str, Path]:
-    name, equals, directory = text.partition("=")
-    if equals and not Path(text).exists():
-        if not name or not directory:
-            raise ValueError(f"--arbiter {text!r}: write DIR or NAME=DIR")
-        return name, Path(directory)
-    return Path(text).resolve().name, Path(text)
 
 
 def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> None:

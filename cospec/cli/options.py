@@ -163,6 +163,16 @@ PenaltyOption = Annotated[
 RawOption = Annotated[bool, typer.Option("--raw", help="Take prompts as plain text: no chat template.")]
 
 
+def named_directory(text: str) -> tuple[str | None, Path]:
+    """Name and directory of an --arbiter option, `DIR` or `NAME=DIR`; None where no name is given."""
+    name, equals, directory = text.partition("=")
+    if equals and not Path(text).exists():
+        if not name or not directory:
+            raise ValueError(f"--arbiter {text!r}: write DIR or NAME=DIR")
+        return name, Path(directory)
+    return None, Path(text)
+
+
 def written(context: typer.Context) -> frozenset[str]:
     """The names of the parameters that the user wrote on the command line, whatever their values."""
     sources = {name: context.get_parameter_source(name) for name in context.params}

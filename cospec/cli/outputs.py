@@ -17,3 +17,9 @@ def check_output(option: str, out: Path, inputs: Sequence[Path | None] = ()) -> 
         # Pipes and terminals may well be both.
         if file is not None and out.is_file() and file.is_file() and out.samefile(file):
             raise ValueError(f"{option} {out} is the file that is read: it would be overwritten, so name another file")
+
+
+def check_directory(out: Path | None) -> None:
+    """ValueError where --out, which is to be a directory, is something else."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: name a directory")

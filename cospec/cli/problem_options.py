@@ -91,3 +91,26 @@ class ProblemOptions(ModelOptions):
             raise ValueError("--scorer replaces the scorer of one task and there are several: run them one by one")
         if self.confirm_run_unsafe_code:
             os.environ[CONSENT] = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingOptions(ProblemOptions):
+    """How texts are decoded, but for what a sweep or a tuner chooses itself; and how results are shown."""
+
+    bonus: Literal["arbitrated", "target", "rule"] | None
+    drafter: str | None
+    max_new_tokens: int
+    eos_token_id: list[int] | None
+    stop: list[str] | None
+    batch_size: int
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    json: bool
+
+
+def check_margin(margin: float) -> None:
+    """ValueError for a margin that is no share."""
+    if not 0 < margin < 1:
+        raise ValueError(f"--margin is {margin}: it is a share of the problems, such as 0.02")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cospec.cli.options import JsonOption, PairOption, PromptsOption, ScorerOption
+from cospec.cli.outputs import check_directory
 from cospec.jsonl import dumps
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def command(
     """
     if out is None:
         raise ValueError("no place for the report given: use --out DIR")
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file: name a directory")
+    check_directory(out)
     _require_packages()
     from cospec.evaluation.report import PAGE, ReportOptions, build_report, find_runs
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cospec.cli.problem_options import ProblemOptions
+from cospec.cli.options import named_directory
+from cospec.cli.outputs import check_directory
+from cospec.cli.problem_options import DecodingOptions, check_margin
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
@@ -64,7 +66,7 @@ _IN_FILE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions(ProblemOptions):
+class SweepOptions(DecodingOptions):
     """All options of the command under the names of its parameters; ``given`` are those that the user wrote."""
 
     grid: Path | None
@@ -73,10 +75,6 @@ class SweepOptions(ProblemOptions):
     arbiter: list[str] | None
     num_draft_tokens: str
     temperature: str
-    top_k: int
-    top_p: float
-    min_p: float
-    repetition_penalty: float
     repeats: int
     margin: float
     c_rel: float | None
@@ -84,13 +82,6 @@ class SweepOptions(ProblemOptions):
     dry_run: bool
     parquet: bool
     plot: bool
-    bonus: Literal["arbitrated", "target", "rule"] | None
-    drafter: str | None
-    max_new_tokens: int
-    eos_token_id: list[int] | None
-    stop: list[str] | None
-    batch_size: int
-    json: bool
     given: frozenset[str]
 
     def resolved(self) -> tuple[SweepOptions, Grid]:
@@ -110,10 +101,8 @@ class SweepOptions(ProblemOptions):
         self.check_problems()
         if self.out is None and not self.dry_run:
             raise ValueError("a sweep is long work and writes as it goes: add --out RUN_DIR")
-        if self.out is not None and self.out.exists() and not self.out.is_dir():
-            raise ValueError(f"--out {self.out} is a file: name a directory")
-        if not 0 < self.margin < 1:
-            raise ValueError(f"--margin is {self.margin}: it is a share of the problems, such as 0.02")
+        check_directory(self.out)
+        check_margin(self.margin)
         if self.c_rel is not None and not 0 < self.c_rel < float("inf"):
             raise ValueError(f"--c-rel is {self.c_rel}: it is a draft step's time by a target step's, above 0")
 
@@ -176,8 +165,8 @@ def methods_of(rules: Sequence[str], values: Sequence[str], arbiters: Sequence[s
         twice = next(spec for spec in specs if specs.count(spec) > 1)
         raise ValueError(f"--rule names {twice} twice: drop one")
     for text in arbiters:
-        name, directory = _named(text)
-        grids.append(MethodGrid(arbiter=directory, name=name, values=found["arbiter"]))
+        name, directory = named_directory(text)
+        grids.append(MethodGrid(arbiter=str(directory), name=name, values=found["arbiter"]))
     return grids
 
 
@@ -190,15 +179,6 @@ def _split_values(text: str) -> tuple[str, str, list[Any]]:
     if not equals or cut < 1 or not parameter or not all(values):
         raise ValueError(f"--values {text!r}: write RULE:PARAM=V,V, such as cactus:delta=0.1,0.25,1")
     return spec, parameter, values
-
-
-def _named(text: str) -> tuple[str | None, str]:
-    name, equals, directory = text.partition("=")
-    if equals and not Path(text).exists():
-        if not name or not directory:
-            raise ValueError(f"--arbiter {text!r}: write DIR or NAME=DIR")
-        return name, directory
-    return None, text
 
 
 def _numbers(option: str, text: str, kind: type[Any]) -> list[Any]:

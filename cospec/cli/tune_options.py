@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cospec.cli.problem_options import ProblemOptions
+from cospec.cli.problem_options import DecodingOptions
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
@@ -40,7 +40,7 @@ OutOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneOptions(ProblemOptions):
+class TuneOptions(DecodingOptions):
     """All options of the command under the names of its parameters."""
 
     num_draft_tokens: str
@@ -52,18 +52,7 @@ class TuneOptions(ProblemOptions):
     arbiter: list[str] | None
     confirm: int
     out: Path | None
-    bonus: Literal["arbitrated", "target", "rule"] | None
-    drafter: str | None
-    max_new_tokens: int
-    eos_token_id: list[int] | None
-    stop: list[str] | None
-    batch_size: int
     temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    repetition_penalty: float
-    json: bool
 
     @property
     def lengths(self) -> list[int]:
