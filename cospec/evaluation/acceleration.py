@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from cospec.engine.metrics import Acceleration, acceleration, ratio
 from cospec.engine.record import Bonus
+from cospec.engine.rules import rule_named
 from cospec.evaluation.result import MethodResult, acceptance_of
 
 
-def steps_of(num_draft_tokens: int, bonus: Bonus | None) -> int:
-    """Draft steps of a round: any bonus but the target's own takes one more, a model alone drafts nothing."""
-    return 0 if bonus is None else num_draft_tokens + (bonus != "target")
+def steps_of(num_draft_tokens: int, bonus: Bonus | None, rule: str) -> int:
+    """Draft steps of a round of the rule with this spec.
+
+    A bonus that is drafted, or drawn from the drafter's row, takes one more; a model alone drafts nothing.
+    """
+    if bonus is None:
+        return 0
+    reads_draft = bonus == "arbitrated" or (bonus == "rule" and rule_named(rule).own_bonus_reads_draft)
+    return num_draft_tokens + reads_draft
 
 
 def c_rel_of(method: MethodResult, target: MethodResult, num_steps: int) -> float | None:

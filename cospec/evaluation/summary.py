@@ -138,7 +138,7 @@ def _method(
 
 def _acceleration(result: MethodResult, target: MethodResult, k: int) -> dict[str, Any] | None:
     """The acceleration model with c_rel as it was in this run."""
-    num_steps = steps_of(k, result.bonus)
+    num_steps = steps_of(k, result.bonus, result.rule)
     c_rel = c_rel_of(result, target, num_steps)
     found = acceleration_of(result, target, num_steps, c_rel)
     if found is None:

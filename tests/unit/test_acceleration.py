@@ -82,7 +82,7 @@ def test_texts_agree_with_the_model(bonus: str) -> None:
     settings = {"num_draft_tokens": 4, "max_new_tokens": 25}
     target = acceptance(decode(pair, "target", PROMPTS, **settings))
     found = acceptance(decode(pair, "strict", PROMPTS, bonus=bonus, **settings))
-    model = acceleration(found, target, steps_of(4, bonus), 0.1)  # type: ignore[arg-type]
+    model = acceleration(found, target, steps_of(4, bonus, "strict"), 0.1)  # type: ignore[arg-type]
     assert model is not None
     # Lossless and greedy: the same texts.
     assert model.length == 1
@@ -104,7 +104,9 @@ def test_sums_over_samples_are_sums_over_rollouts() -> None:
 
 
 def test_steps_of_a_round() -> None:
-    assert [steps_of(5, bonus) for bonus in ("target", "arbitrated", "rule", None)] == [5, 6, 6, 0]
+    assert [steps_of(5, bonus, "ensemble") for bonus in ("target", "arbitrated", "rule", None)] == [5, 6, 6, 0]
+    # The gates take their bonus from the target's row alone.
+    assert [steps_of(5, bonus, "trt_relaxed") for bonus in ("target", "arbitrated", "rule")] == [5, 6, 5]
 
 
 def test_costs_are_told_apart() -> None:

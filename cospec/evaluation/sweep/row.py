@@ -93,7 +93,7 @@ def _speeds(
     key: CellKey, result: MethodResult, target: MethodResult, c_rel: float, cost: PairedCost | None
 ) -> dict[str, Any]:
     """The modelled speed-up as its two factors, and what the clock says of the same problems."""
-    num_steps = steps_of(key.num_draft_tokens or 0, result.bonus)
+    num_steps = steps_of(key.num_draft_tokens or 0, result.bonus, result.rule)
     model = acceleration_of(result, target, num_steps, c_rel)
     return {
         "c_rel": c_rel,

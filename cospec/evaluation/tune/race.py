@@ -104,7 +104,7 @@ def race(
         Candidate(
             method,
             LossTest(budget),
-            steps_of(settings.num_draft_tokens, method.bonus_in_use),
+            steps_of(settings.num_draft_tokens, method.bonus_in_use, method.rule_name),
             FailureLimit(max_failed_share, len(rows)),
         )
         for method in (reference, *methods)
