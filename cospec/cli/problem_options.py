@@ -103,6 +103,7 @@ class DecodingOptions(ProblemOptions):
     eos_token_id: list[int] | None
     stop: list[str] | None
     batch_size: int
+    packed: bool
     top_k: int
     top_p: float
     min_p: float

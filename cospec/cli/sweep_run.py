@@ -46,7 +46,7 @@ class Chosen:
 
 def run_sweep(options: SweepOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
-    from cospec.cli.loading import read_pair_spec
+    from cospec.cli.loading import check_passes, read_pair_spec
     from cospec.evaluation.plots import require_matplotlib
     from cospec.evaluation.sweep.grid import groups_of
 
@@ -61,7 +61,8 @@ def run_sweep(options: SweepOptions) -> None:
     for group in groups:
         if group.num_draft_tokens is not None:
             check_methods(_decoding(options, group), {name: choices[name] for name in group.methods})
-    read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
+    spec = read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
+    check_passes(None, options.packed, spec)
     if options.dry_run:
         from cospec.cli.sweep_report import show_plan
 
@@ -149,6 +150,7 @@ class _Sweep:
         choices = {name: entry.choice for name, entry in self.chosen.items()}
         self.methods: dict[str, Method] = {m.name: m for m in build_methods(choices, self.pair, decoding)}
         self.task_records = {entry.task.name: entry.describe(self.pair, options.raw) for entry in loaded}
+        self.decoding_pair = decoding.over(self.pair)
 
     def run(self) -> list[dict[str, Any]]:
         """All rows of the table, which is written anew after each cell."""
@@ -191,13 +193,14 @@ class _Sweep:
 
         lengths = sorted({group.num_draft_tokens for group in self.groups if group.num_draft_tokens})
         rows = self.tasks[0].rows[: self.options.batch_size]
-        costs = measure_passes(self.pair, len(rows), [1, *(k + 1 for k in lengths)])
+        costs = measure_passes(self.decoding_pair, len(rows), [1, *(k + 1 for k in lengths)])
         drafter = self.options.decoding().make_drafter()
         if drafter.runs_draft_model:
             c_rel = costs.c_rel
         else:
-            requests, sampling = requests_of(self.pair, rows, raw=self.options.raw), self.groups[0].sampling
-            c_rel = measure_rounds(self.pair, requests, lengths, sampling, batch_size=len(rows), drafter=drafter).c_rel
+            pair, sampling = self.decoding_pair, self.groups[0].sampling
+            requests = requests_of(pair, rows, raw=self.options.raw)
+            c_rel = measure_rounds(pair, requests, lengths, sampling, batch_size=len(rows), drafter=drafter).c_rel
         return {
             "c_rel": c_rel,
             "draft_step_s": costs.draft_step_s,
@@ -217,7 +220,7 @@ class _Sweep:
             for task in self.tasks:
                 try:
                     found = evaluate(
-                        self.pair,
+                        self.decoding_pair,
                         [self.methods[name]],
                         [task],
                         settings,

@@ -47,7 +47,7 @@ class _Rows:
 
 def run_tune(options: TuneOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
-    from cospec.cli.loading import load_pair_from_options, read_pair_spec
+    from cospec.cli.loading import check_passes, load_pair_from_options, read_pair_spec
     from cospec.cli.tune_report import report
 
     options.check()
@@ -57,7 +57,7 @@ def run_tune(options: TuneOptions) -> None:
     choices = {"strict": RuleChoice("strict"), **{name: entry.choice for name, entry in chosen.items()}}
     check_methods(decoding, choices)
     use = decoding.draft_use(choices.values())
-    read_pair_spec(*options.models, draft_use=use)
+    check_passes(None, options.packed, read_pair_spec(*options.models, draft_use=use))
     tuner = _Tuner(options, loaded, load_pair_from_options(*options.models, draft_use=use), rows, chosen)
     config, numbers = tuner.run()
     if options.out is not None:
@@ -125,12 +125,13 @@ class _Tuner:
         from cospec.engine.rules import rule_named
         from cospec.evaluation import Method
 
-        self.options, self.loaded, self.pair, self.rows, self.chosen = options, loaded, pair, rows, chosen
+        self.options, self.loaded, self.rows, self.chosen = options, loaded, rows, chosen
         decoding = options.decoding()
         decoding.check_ids(pair)
         self.settings: EvalSettings = decoding.eval_settings(1, raw=options.raw, workers=options.workers)
         choices = {name: entry.choice for name, entry in chosen.items()}
         self.candidates: list[Method] = build_methods(choices, pair, decoding)
+        self.pair = decoding.over(pair)
         self.strict = Method("strict", rule_named("strict"))
         self.warnings: list[str] = []
 
@@ -293,6 +294,7 @@ class _Tuner:
             "problems_digest": task["problems_digest"],
             "seed": self.options.seed,
             "batch_size": self.options.batch_size,
+            "packed": self.options.packed,
             "max_new_tokens": self.options.max_new_tokens,
             "gain_of_strict": round(numbers["gain"], 4),
             "budget_points": self.options.budget,

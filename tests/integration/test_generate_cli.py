@@ -133,7 +133,7 @@ def test_a_stop_string_ends_a_text(files: Files) -> None:
     assert_refused(run_here(*options, "--stop", "</s>"), "special token '</s>'", "eos_token_id 2")
 
 
-@pytest.mark.parametrize("verb", ["generate", "rollout", "eval"])
+@pytest.mark.parametrize("verb", ["generate", "rollout", "eval", "sweep"])
 def test_packed_weights_write_the_same(
     files: Files, tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,14 +143,15 @@ def test_packed_weights_write_the_same(
     monkeypatch.setattr(packed._PackedLinear, "forward", lambda own, x: calls.append(1) or forward(own, x))
     found = []
     for name in ("plain", "packed"):
-        where = {"generate": [], "rollout": ["--out", tmp_path / name], "eval": ["--out", tmp_path / name]}[verb]
-        more = ["--scorer", "number"] if verb == "eval" else []
+        where = [] if verb == "generate" else ["--out", tmp_path / name]
+        more = ["--scorer", "number"] if verb in ("eval", "sweep") else []
+        more += ["--rule", "strict"] if verb == "sweep" else []
         rows = write_rows(tmp_path / "rows.jsonl", [{**row, "id": i, "gold": "1"} for i, row in enumerate(ROWS)])
         flag = ["--packed"] if name == "packed" else []
         result = run_here(verb, "--pair", files.pair, "--prompts", rows, *NEW, *more, *where, *flag)
         assert result.exit_code == 0, result.output
-        file = {"generate": None, "rollout": tmp_path / name, "eval": tmp_path / name / "samples.jsonl"}[verb]
-        lines = read_rows(file.read_text() if file else result.stdout)
+        file = {"generate": "", "rollout": "", "eval": "samples.jsonl", "sweep": "temperature=0/k5/samples.jsonl"}[verb]
+        lines = read_rows((tmp_path / name / file).read_text() if where else result.stdout)
         found.append([(line["id"], line.get("method"), line["text"]) for line in lines])
         assert bool(calls) == (name == "packed")
     assert found[0] == found[1]

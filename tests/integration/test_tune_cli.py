@@ -9,6 +9,7 @@ import pytest
 from model_dirs import assert_refused, run_here
 
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
+from cospec.engine import packed
 from cospec.engine.record import Sampling
 
 PROMPT = "Ben has 14 coins. First Ben finds 9 coins. How many coins does Ben have now?"
@@ -48,6 +49,22 @@ def test_tune_end_to_end(tmp_path: Path) -> None:
     same = ["--rule", config.rule, "--num-draft-tokens", str(config.num_draft_tokens), "--temperature", "0.6"]
     spelt = run_here("generate", "--pair", "tiny", *same, "--max-new-tokens", "20", "--json", PROMPT)
     assert written.stdout == spelt.stdout
+
+
+def test_packed_weights_are_measured_and_the_pair_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_FEWEST_WEIGHTS", 1)
+    calls: list[int] = []
+    forward = packed._PackedLinear.forward
+    monkeypatch.setattr(packed._PackedLinear, "forward", lambda own, x: calls.append(1) or forward(own, x))
+    found = []
+    for flag in ([], ["--packed"]):
+        file = tmp_path / f"decode{len(flag)}.yaml"
+        done = run_here(*TUNE, *flag, "--num", "4", "--probe", "2", "--num-draft-tokens", "2", "--out", file)
+        assert done.exit_code == 0, done.output
+        assert bool(calls) == bool(flag)
+        found.append(read_decode_file(file))
+    assert [config.provenance["packed"] for config in found] == [False, True]
+    assert found[0].provenance["pair_digest"] == found[1].provenance["pair_digest"]
 
 
 def test_a_decode_config_is_a_method_of_an_evaluation(tmp_path: Path) -> None:
