@@ -16,8 +16,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(VENV)/bin/cospec demo --out runs/demo
 
+# A file's tests stay in one process, as they share models.
 test: $(STAMP)
-	$(VENV)/bin/python -m pytest -m "not slow and not gpu"
+	$(VENV)/bin/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
