@@ -73,10 +73,7 @@ def test_the_public_eagle_form_loads(pair: Pair, tmp_path: Path, form: str) -> N
     elif form == "safetensors":
         save_file(weights, tmp_path / "model.safetensors")
     else:
-        names = {name: f"part-{number % 2}.safetensors" for number, name in enumerate(weights)}
-        for file in set(names.values()):
-            save_file({name: weights[name] for name in weights if names[name] == file}, tmp_path / file)
-        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+        save_sharded(weights, tmp_path)
     head = load_eagle3(str(tmp_path), pair)
     # Its ids name layers by their outputs: 0 and 1 are what layers 1 and 2 read.
     assert head.tapped == (1, 2)
@@ -170,14 +167,27 @@ def test_a_head_of_another_target_of_the_same_size_is_refused(pair: Pair, tmp_pa
 # ---- MTP ------------------------------------------------------------------------------------------------------------
 
 
-def with_mtp(target: nn.Module, directory: Path, weights: Mapping[str, Tensor]) -> Pair:
+def with_mtp(target: nn.Module, directory: Path, weights: Mapping[str, Tensor], *, sharded: bool = False) -> Pair:
     """The target saved with MTP tensors among its own, and loaded again."""
     target.save_pretrained(directory)
     word_tokenizer().save_pretrained(directory)
-    held = load_file(directory / "model.safetensors")
-    save_file(held | dict(weights), directory / "model.safetensors", metadata={"format": "pt"})
+    held = load_file(directory / "model.safetensors") | dict(weights)
+    if sharded:
+        (directory / "model.safetensors").unlink()
+        save_sharded(held, directory, 3)
+    else:
+        save_file(held, directory / "model.safetensors", metadata={"format": "pt"})
     spec = ModelSpec(str(directory), device="cpu")
     return load_pair(PairSpec(spec, spec))
+
+
+def save_sharded(weights: Mapping[str, Tensor], directory: Path, num: int = 2) -> None:
+    """Safetensors in ``num`` files, dealt out in turn, and their index."""
+    names = {name: f"part-{number % num}.safetensors" for number, name in enumerate(weights)}
+    for file in set(names.values()):
+        held = {name: weights[name] for name in weights if names[name] == file}
+        save_file(held, directory / file, metadata={"format": "pt"})
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
 
 
 def deepseek() -> nn.Module:
@@ -213,6 +223,17 @@ def deepseek_form(head: MtpHead) -> dict[str, Tensor]:
     table = head.target.get_input_embeddings().weight
     shared = {"embed_tokens.weight": table.clone(), "shared_head.head.weight": table.clone()}
     return found | {f"model.layers.2.{name}": tensor for name, tensor in shared.items()}
+
+
+def test_the_layer_of_a_target_in_many_files_is_read(tmp_path: Path) -> None:
+    target = deepseek()
+    made = mtp_head(pair_of(target, target))
+    pair = with_mtp(target, tmp_path / "with", deepseek_form(made), sharded=True)
+    head = load_mtp(None, pair)
+    for name, tensor in made.state_dict().items():
+        assert torch.equal(tensor, head.state_dict()[name]), name
+    with pytest.raises(ValueError, match="holds none of its weights"):
+        load_mtp(None, with_mtp(target, tmp_path / "without", {}, sharded=True))
 
 
 def test_the_layer_that_deepseek_ships_is_read_and_equals_transformers_own(

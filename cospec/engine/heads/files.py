@@ -105,11 +105,11 @@ def read_weights(place: str, wanted: Callable[[str], str | None], revision: str 
     files = _safetensors(place, wanted, revision)
     found: dict[str, Tensor] = {}
     try:
-        for path in files:
+        for path in files or ():
             with safe_open(path, framework="pt", device="cpu") as file:
                 names = {old: name for old in file.keys() if (name := wanted(old)) is not None}  # noqa: SIM118
                 found |= {name: file.get_tensor(old) for old, name in names.items()}
-        if not files:
+        if files is None:
             pickled = find(place, _PICKLED_NAME, revision)
             if pickled is None:
                 raise ValueError(f"{place!r} holds neither {WEIGHTS_NAME} nor {_PICKLED_NAME}: fetch its weights")
@@ -121,12 +121,12 @@ def read_weights(place: str, wanted: Callable[[str], str | None], revision: str 
     return found
 
 
-def _safetensors(place: str, wanted: Callable[[str], str | None], revision: str | None) -> list[Path]:
-    """The files that hold what is wanted, [] where there are no safetensors."""
+def _safetensors(place: str, wanted: Callable[[str], str | None], revision: str | None) -> list[Path] | None:
+    """The files that may hold what is wanted, None where there are no safetensors."""
     index = find(place, _INDEX_NAME, revision)
     if index is None:
         single = find(place, WEIGHTS_NAME, revision)
-        return [single] if single else []
+        return [single] if single else None
     held = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
     names = sorted({file for tensor, file in held.items() if wanted(tensor) is not None})
     paths = [find(place, name, revision) for name in names]
