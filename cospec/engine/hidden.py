@@ -9,7 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
+
+
+#: What the last layer writes, before the last norm.
+BEFORE_LAST_NORM = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,8 @@ class HiddenStates:
     """What one pass left behind: ``by_layer`` holds (R, T, H) for every layer that was asked for.
 
     Layers are counted as in transformers' ``hidden_states``: 0 is the embeddings, i what layer i reads, and the number
-    of layers what the output head reads, behind the last norm. These are the pass's own tensors, not copies.
+    of layers what the output head reads, behind the last norm; `BEFORE_LAST_NORM` is the same state before that norm.
+    These are the pass's own tensors, not copies.
     """
 
     by_layer: Mapping[int, Tensor]
@@ -43,7 +49,7 @@ class Taps:
         self._blocks = self._decoder.layers
         self.layers, last = tuple(dict.fromkeys(layers)), len(self._blocks)
         for layer in self.layers:
-            if not 0 <= layer <= last:
+            if not 0 <= layer <= last and layer != BEFORE_LAST_NORM:
                 raise ValueError(
                     f"hidden states of layer {layer} are asked for, and this {type(model).__name__} has 0 (the "
                     f"embeddings) to {last} (behind its last norm): name one of these"
@@ -54,18 +60,20 @@ class Taps:
         """A mapping that fills with the states by layer while the model runs."""
         found: dict[int, Tensor] = {}
 
-        def read(layer: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-            found[layer] = args[0] if args else kwargs["hidden_states"]
-
         with ExitStack() as stack:
             for layer in self.layers:
-                if layer == len(self._blocks):
-                    hook = self._decoder.register_forward_hook(
-                        lambda _module, _args, output, layer=layer: found.update({layer: output.last_hidden_state})
-                    )
-                else:
-                    hook = self._blocks[layer].register_forward_pre_hook(
-                        lambda _module, args, kwargs, layer=layer: read(layer, args, kwargs), with_kwargs=True
-                    )
-                stack.callback(hook.remove)
+                stack.callback(self._hook(layer, found).remove)
             yield found
+
+    def _hook(self, layer: int, found: dict[int, Tensor]) -> RemovableHandle:
+        def read(_module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+            found[layer] = args[0] if args else kwargs["hidden_states"]
+
+        def written(_module: nn.Module, _args: Any, output: Any) -> None:
+            found[layer] = output if isinstance(output, Tensor) else output[0]
+
+        if layer == BEFORE_LAST_NORM:
+            return self._blocks[-1].register_forward_hook(written)
+        if layer == len(self._blocks):
+            return self._decoder.register_forward_hook(written)
+        return self._blocks[layer].register_forward_pre_hook(read, with_kwargs=True)

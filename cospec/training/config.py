@@ -202,6 +202,8 @@ class HeadSection:
                 "head.layers, head.draft_vocab_size and head.intermediate_size are of EAGLE-3 heads, and head.kind is "
                 "'mtp': an MTP layer reads the last hidden state and drafts all ids; leave them out"
             )
+        if min(self.layers, default=0) < 0:
+            raise ValueError(f"head.layers is {self.layers}: layers are counted from 0, the embeddings")
         if self.draft_vocab_size < 0 or self.intermediate_size < 0:
             raise ValueError("head.draft_vocab_size and head.intermediate_size are 0 (the target's own) or more")
 
@@ -272,6 +274,8 @@ class JudgeConfig:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(f"batch_size is {self.batch_size}: use at least 1")
+        if self.layer is not None and self.layer < 0:
+            raise ValueError(f"layer is {self.layer}: layers are counted from 0, the embeddings")
         _check_holdout(self.holdout)
         if self.l2 <= 0 or self.max_steps < 1:
             raise ValueError(f"l2 is {self.l2} and max_steps is {self.max_steps}: use l2 > 0 and max_steps >= 1")

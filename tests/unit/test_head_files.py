@@ -76,7 +76,7 @@ def test_the_public_eagle_form_loads(pair: Pair, tmp_path: Path, form: str) -> N
         save_sharded(weights, tmp_path)
     head = load_eagle3(str(tmp_path), pair)
     # Its ids name layers by their outputs: 0 and 1 are what layers 1 and 2 read.
-    assert head.tapped == (1, 2)
+    assert head.config.tapped == (1, 2)
     assert torch.equal(head.layers[0].self_attn.q_proj.weight, weights["midlayer.self_attn.q_proj.weight"])
     assert_decodes(pair, f"eagle3:{tmp_path}")
 
@@ -100,11 +100,18 @@ def test_every_variant_of_the_speculators_form_is_read_back(
 
 
 def test_the_head_computes_what_eagle_3_says(pair: Pair) -> None:
-    """Two pairs by hand: fc, both norms side by side into attention, residual from the hidden state."""
+    """Two pairs by hand: fc, both norms side by side into attention, residual from the hidden state.
+
+    The last of the target's states is taken before its norm.
+    """
     head = eagle3_head(pair)
     text = random_prompts(3)[0]
+    norm, before_norm = pair.target.model.norm, []
+    hook = norm.register_forward_pre_hook(lambda _, args: before_norm.append(args[0]))
     hidden = pair.target(torch.tensor([text]), output_hidden_states=True, use_cache=False).hidden_states
-    fused = torch.cat([hidden[0], hidden[1], hidden[2]], dim=-1)[:, :-1] @ head.fc.weight.T
+    hook.remove()
+    torch.testing.assert_close(norm(before_norm[0]), hidden[2])
+    fused = torch.cat([hidden[0], hidden[1], before_norm[0]], dim=-1)[:, :-1] @ head.fc.weight.T
     layer, ids = head.layers[0], torch.tensor([text[1:]])
     embeds = pair.target.get_input_embeddings()(ids)
     both = torch.cat([layer.input_layernorm(embeds), layer.hidden_norm(fused)], dim=-1)

@@ -157,6 +157,7 @@ def test_texts_are_padded_and_learned_where_the_target_wrote() -> None:
         ({"decay": 1.5}, "decay 1.5"),
         ({"kind": "mtp", "draft_vocab_size": 9}, "leave them out"),
         ({"draft_vocab_size": -1}, "or more"),
+        ({"layers": [0, -1]}, "counted from 0"),
     ],
 )
 def test_bad_heads_are_refused(values: dict[str, object], message: str) -> None:

@@ -14,6 +14,7 @@ from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 from cospec.engine.cache import cache_argument
 from cospec.engine.heads.base import DraftHead, head_masks
+from cospec.engine.hidden import BEFORE_LAST_NORM
 from cospec.windows import window_of
 
 
@@ -52,7 +53,8 @@ class Eagle3Config:
 
     ``layer`` is the config of its decoder layer; its ``vocab_size`` is the target's, of which the head drafts
     ``draft_vocab_size`` ids. ``tapped`` are the target's layers whose hidden states it reads, of ``target_hidden_size``
-    each. ``target_name`` and ``target_architectures`` are what the checkpoint says it was made for, if anything.
+    each: j is what layer j reads, the number of layers what the last norm reads (as vLLM and `speculators` have it).
+    ``target_name`` and ``target_architectures`` are what the checkpoint says it was made for, if anything.
     """
 
     layer: PretrainedConfig
@@ -116,7 +118,9 @@ class Eagle3Head(DraftHead):
         layer, size = config.layer, config.layer.hidden_size
         layer._attn_implementation = target.config._attn_implementation
         parts, num = _PARTS[layer.model_type], len(config.tapped)
-        self.config, self.tapped = config, config.tapped
+        last = target.config.get_text_config().num_hidden_layers
+        self.config = config
+        self.tapped = tuple(BEFORE_LAST_NORM if number == last else number for number in config.tapped)
         self.max_context = int(layer.max_position_embeddings)
         self.fc = nn.Linear(num * config.target_hidden_size, size, bias=False)
         self.layers = nn.ModuleList([Eagle3Layer(layer, config.variants.norm_before_residual)])
