@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from conftest import CONTEXT, VOCAB_SIZE, tiny_config, tiny_model
@@ -24,7 +25,14 @@ from cospec.pair import Pair
 
 
 def eagle3_head(
-    pair: Pair, *, kind: str = "llama", draft_vocab_size: int = 40, own_embedding: bool = False, **variants: bool
+    pair: Pair,
+    *,
+    kind: str = "llama",
+    draft_vocab_size: int = 40,
+    own_embedding: bool = False,
+    tapped: tuple[int, ...] = (),
+    rope: Mapping[str, Any] | None = None,
+    **variants: bool,
 ) -> Eagle3Head:
     """A random head that drafts some of the ids: those from the target's last one down."""
     config = pair.target.config
@@ -37,10 +45,11 @@ def eagle3_head(
         num_key_value_heads=2,
         head_dim=8,
         max_position_embeddings=CONTEXT,
+        rope_parameters=dict(rope) if rope else None,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(11)
-        tapped = (0, 1, config.num_hidden_layers)
+        tapped = tapped or (0, 1, config.num_hidden_layers)
         form = Eagle3Config(
             layer, draft_vocab_size, config.hidden_size, tapped, Variants(**variants), own_embedding=own_embedding
         )

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-
 #: What the last layer writes, before the last norm.
 BEFORE_LAST_NORM = -1
 

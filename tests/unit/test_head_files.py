@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
 from cospec.engine.drafters import drafter_named
+from cospec.engine.heads.eagle3 import Eagle3Head
 from cospec.engine.heads.eagle3_files import load_eagle3, save_eagle3
 from cospec.engine.heads.files import head_pins
 from cospec.engine.heads.mtp import MtpHead
@@ -41,44 +42,101 @@ def assert_decodes(pair: Pair, spec: str) -> None:
 # ---- EAGLE-3 --------------------------------------------------------------------------------------------------------
 
 
-def public_form(pair: Pair, directory: Path, **changes: Any) -> dict[str, Tensor]:
-    """A head as EAGLE's own repositories hold it; its tensors, to be written by the test."""
-    head = eagle3_head(pair)
+#: A config entry to leave out.
+OUT = object()
+ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+
+
+def public_head(pair: Pair, **form: Any) -> Eagle3Head:
+    """A head whose form differs from what is taken where a config says nothing."""
+    rope = {"rope_type": "llama3", "rope_theta": 500000.0, **ROPE}
+    return eagle3_head(pair, tapped=(1, 2), rope=rope, norm_before_residual=True, **form)
+
+
+def public_form(head: Eagle3Head, directory: Path, **changes: Any) -> dict[str, Tensor]:
+    """A head's config as EAGLE's own repositories hold it; its tensors, to be written by the test."""
     layer = head.config.layer
     config = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
-        "draft_vocab_size": 40,
+        "draft_vocab_size": head.config.draft_vocab_size,
         "torch_dtype": "float32",
-        "rope_theta": 10000.0,
-        "rope_scaling": None,
+        "rope_theta": 500000.0,
+        "rope_scaling": {"rope_type": "llama3", **ROPE},
+        "norm_before_residual": True,
         **{name: getattr(layer, name) for name in ("vocab_size", "hidden_size", "intermediate_size", "rms_norm_eps")},
         **{name: getattr(layer, name) for name in ("num_attention_heads", "num_key_value_heads", "head_dim")},
         "num_hidden_layers": 1,
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1], "use_aux_hidden_state": True},
         "max_position_embeddings": 160,
-    }
+    } | changes
     directory.mkdir(exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(config | changes))
+    (directory / "config.json").write_text(json.dumps({name: value for name, value in config.items() if value != OUT}))
     weights = {name.replace("layers.0.", "midlayer."): tensor for name, tensor in head.state_dict().items()}
-    weights["fc.weight"] = weights["fc.weight"][:, : 2 * layer.hidden_size].clone()
-    return weights | {"t2d": torch.arange(VOCAB_SIZE) >= VOCAB_SIZE - 40}
+    return weights | {"t2d": torch.arange(VOCAB_SIZE) >= VOCAB_SIZE - head.config.draft_vocab_size}
+
+
+def assert_same_drafts(head: Eagle3Head, again: Eagle3Head) -> None:
+    text = random_prompts(24)[0]
+    states = [plain_states(one, text[1:], features_of(one, text)[:, :-1]) for one in (head, again)]
+    torch.testing.assert_close(*(one.logits(state) for one, state in zip((head, again), states, strict=True)))
 
 
 @pytest.mark.parametrize("form", ["safetensors", "pickled", "sharded"])
 def test_the_public_eagle_form_loads(pair: Pair, tmp_path: Path, form: str) -> None:
-    weights = public_form(pair, tmp_path)
+    head = public_head(pair)
+    weights = public_form(head, tmp_path)
     if form == "pickled":
         torch.save(weights, tmp_path / "pytorch_model.bin")
     elif form == "safetensors":
         save_file(weights, tmp_path / "model.safetensors")
     else:
         save_sharded(weights, tmp_path)
-    head = load_eagle3(str(tmp_path), pair)
-    # Its ids name layers by their outputs: 0 and 1 are what layers 1 and 2 read.
-    assert head.config.tapped == (1, 2)
-    assert torch.equal(head.layers[0].self_attn.q_proj.weight, weights["midlayer.self_attn.q_proj.weight"])
+    again = load_eagle3(str(tmp_path), pair)
+    # Its ids name layers by their outputs: 0 and 1 are what layer 1 and the last norm read.
+    assert again.config.tapped == (1, 2)
+    assert_same_drafts(head, again)
     assert_decodes(pair, f"eagle3:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"draft_vocab_size": None},
+        {"draft_vocab_size": OUT},
+        {"draft_vocab_size": OUT, "architectures": ["LlamaForCausalLM"]},
+    ],
+    ids=["null", "no key", "nothing but the weights"],
+)
+def test_a_public_head_that_names_no_draft_vocabulary_drafts_all_ids(
+    pair: Pair, tmp_path: Path, changes: Mapping[str, Any]
+) -> None:
+    head = public_head(pair, draft_vocab_size=VOCAB_SIZE)
+    weights = public_form(head, tmp_path, **changes)
+    del weights["d2t"], weights["t2d"]
+    save_file(weights, tmp_path / "model.safetensors")
+    assert_same_drafts(head, load_eagle3(str(tmp_path), pair))
+
+
+@pytest.mark.parametrize("tied", ["no", "to the target's embedding", "to its own embedding"])
+def test_a_public_head_without_an_output_of_its_own_takes_another(pair: Pair, tmp_path: Path, tied: str) -> None:
+    head = public_head(pair, draft_vocab_size=VOCAB_SIZE, own_embedding="own" in tied)
+    weights = public_form(head, tmp_path, draft_vocab_size=None, tie_word_embeddings=tied != "no")
+    del weights["d2t"], weights["t2d"], weights["lm_head.weight"]
+    save_file(weights, tmp_path / "model.safetensors")
+    own = pair.target.get_input_embeddings() if tied != "no" else pair.target.get_output_embeddings()
+    assert not torch.equal(pair.target.get_input_embeddings().weight, pair.target.get_output_embeddings().weight)
+    with torch.no_grad():
+        head.lm_head.weight.copy_((head.embed_tokens or own).weight)
+    assert_same_drafts(head, load_eagle3(str(tmp_path), pair))
+    assert_decodes(pair, f"eagle3:{tmp_path}")
+
+
+def test_a_norm_that_the_nested_config_names_is_read(pair: Pair, tmp_path: Path) -> None:
+    head = public_head(pair, norm_before_fc=True)
+    nested = {"eagle_aux_hidden_state_layer_ids": [0, 1], "norm_before_fc": True}
+    save_file(public_form(head, tmp_path, eagle_config=nested), tmp_path / "model.safetensors")
+    assert_same_drafts(head, load_eagle3(str(tmp_path), pair))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +151,7 @@ def test_every_variant_of_the_speculators_form_is_read_back(
     (tmp_path / "cospec_head.json").unlink()
     again = load_eagle3(str(tmp_path), pair)
     assert again.config.own_embedding
-    text = random_prompts(7)[0]
-    states = [plain_states(one, text[1:], features_of(one, text)[:, :-1]) for one in (head, again)]
-    torch.testing.assert_close(*(one.logits(state) for one, state in zip((head, again), states, strict=True)))
+    assert_same_drafts(head, again)
     assert_decodes(pair, f"eagle3:{tmp_path}")
 
 
@@ -131,20 +187,15 @@ def test_a_head_that_does_not_fit_is_refused_before_its_weights_are_read(pair: P
         ({"num_hidden_layers": 2}, "has 2 layers"),
         ({"model_type": "mamba"}, "type 'mamba'"),
     ):
-        public_form(pair, tmp_path, **changes)
+        public_form(public_head(pair), tmp_path, **changes)
         with pytest.raises(ValueError, match=message):
             load_eagle3(str(tmp_path), pair)
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["draft_vocab_size"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="no EAGLE-3 head"):
-        load_eagle3(str(tmp_path), pair)
     with pytest.raises(ValueError, match="no directory"):
         drafter_named(f"eagle3:{tmp_path / 'nowhere'}")
 
 
 def test_damaged_weights_are_refused(pair: Pair, tmp_path: Path) -> None:
-    weights = public_form(pair, tmp_path)
+    weights = public_form(public_head(pair), tmp_path)
     with pytest.raises(ValueError, match="neither model"):
         load_eagle3(str(tmp_path), pair)
     for changes, message in (
@@ -156,10 +207,26 @@ def test_damaged_weights_are_refused(pair: Pair, tmp_path: Path) -> None:
         save_file(weights | changes, tmp_path / "model.safetensors")
         with pytest.raises(ValueError, match=message):
             load_eagle3(str(tmp_path), pair)
-    del weights["norm.weight"]
-    save_file(weights, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"missing norm\.weight"):
+    for name, message in (
+        ("norm.weight", r"missing norm\.weight"),
+        ("lm_head.weight", r"missing lm_head\.weight"),
+        ("midlayer.hidden_norm.weight", "no EAGLE-3 head"),
+    ):
+        save_file({other: weights[other] for other in weights if other != name}, tmp_path / "model.safetensors")
+        with pytest.raises(ValueError, match=message):
+            load_eagle3(str(tmp_path), pair)
+
+
+def test_quantised_weights_are_refused_by_name(pair: Pair, tmp_path: Path) -> None:
+    weights = public_form(public_head(pair), tmp_path)
+    save_file(weights | {"fc.weight_scale": torch.ones(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="are quantised"):
         load_eagle3(str(tmp_path), pair)
+    target = deepseek()
+    tensors = deepseek_form(mtp_head(pair_of(target, target)))
+    scales = {f"{name}_scale_inv": torch.ones(1, 1) for name, tensor in tensors.items() if tensor.dim() == 2}
+    with pytest.raises(ValueError, match=r"are quantised \(.*weight_scale_inv\)"):
+        load_mtp(None, with_mtp(target, tmp_path / "target", tensors | scales))
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "mtp"])

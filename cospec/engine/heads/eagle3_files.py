@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoConfig, PretrainedConfig
 
 from cospec.engine.heads.eagle3 import LAYER_TYPES, Eagle3Config, Eagle3Head, Variants, default_layers
@@ -45,7 +45,7 @@ def _speculators(place: str, raw: Mapping[str, Any], target: PretrainedConfig) -
     layer = _layer(place, dict(raw["transformer_layer_config"]))
     return Eagle3Config(
         layer,
-        raw["draft_vocab_size"],
+        raw["draft_vocab_size"] or layer.vocab_size,
         raw.get("target_hidden_size") or target.hidden_size,
         tuple(raw.get(_TAPPED) or default_layers(target.num_hidden_layers)),
         _variants(raw),
@@ -55,20 +55,16 @@ def _speculators(place: str, raw: Mapping[str, Any], target: PretrainedConfig) -
 
 
 def _public(place: str, raw: Mapping[str, Any], target: PretrainedConfig) -> Eagle3Config:
-    if "draft_vocab_size" not in raw:
-        raise ValueError(
-            f"the config in {place!r} has no draft_vocab_size, so it is no EAGLE-3 head (EAGLE and EAGLE-2 have none): "
-            "give one"
-        )
     # Its ids are of layers' outputs (SpecForge, SGLang), one less than what is read behind them.
     nested = (raw.get("eagle_config") or {}).get(_TAPPED)
     tapped = raw.get(_TAPPED) or [layer + 1 for layer in nested or ()]
+    layer = _layer(place, {**raw, "vocab_size": raw.get("vocab_size", target.vocab_size)})
     return Eagle3Config(
-        _layer(place, {**raw, "vocab_size": raw.get("vocab_size", target.vocab_size)}),
-        raw["draft_vocab_size"] or raw.get("vocab_size", target.vocab_size),
+        layer,
+        raw.get("draft_vocab_size") or layer.vocab_size,
         raw.get("target_hidden_size") or target.hidden_size,
         tuple(tapped or default_layers(target.num_hidden_layers)),
-        _variants(raw),
+        _variants({**raw, **(raw.get("eagle_config") or {})}),
     )
 
 
@@ -118,12 +114,21 @@ def load_eagle3(place: str, pair: Pair) -> Eagle3Head:
     check_pins(place, pair)
     _warn_of_another_name(place, config, pair)
     weights = read_weights(place, _own_name)
+    if "layers.0.hidden_norm.weight" not in weights:
+        raise ValueError(
+            f"the weights in {place!r} have no hidden_norm, so they are no EAGLE-3 head (EAGLE and EAGLE-2 have none): "
+            "give one"
+        )
     config = _with_embedding(config, place, "embed_tokens.weight" in weights)
     head = Eagle3Head(config, pair.target)
     kept = weights.pop("t2d", None)
-    fill(head, weights, place, optional=("d2t",) if config.draft_vocab_size == head.vocab_size else ())
+    output = "lm_head.weight" in weights
+    all_ids = config.draft_vocab_size == head.vocab_size
+    fill(head, weights, place, optional=("d2t", *(() if output else ("lm_head.weight",))) if all_ids else ())
     _check_vocabulary(place, head, kept)
     head.to_target()
+    if not output:
+        head.lm_head.weight = _shared_output(place, head)
     return head.requires_grad_(False).eval()
 
 
@@ -141,6 +146,20 @@ def _with_embedding(config: Eagle3Config, place: str, own: bool) -> Eagle3Config
             "brings no embedding of its own: its files are incomplete"
         )
     return dataclasses.replace(config, own_embedding=own)
+
+
+def _shared_output(place: str, head: Eagle3Head) -> nn.Parameter:
+    """The output matrix of a head that brings none: its embedding where both are tied, else its target's output."""
+    if head.config.layer.tie_word_embeddings:
+        weight = (head.embed_tokens or head.target.get_input_embeddings()).weight
+    else:
+        weight = head.target.get_output_embeddings().weight
+    if weight.shape != head.lm_head.weight.shape:
+        raise ValueError(
+            f"the head in {place!r} brings no output of its own, and that of its target has shape "
+            f"{tuple(weight.shape)} where it takes {tuple(head.lm_head.weight.shape)}: its files are incomplete"
+        )
+    return nn.Parameter(weight.to(head.norm.weight.device), requires_grad=False)
 
 
 def _check_vocabulary(place: str, head: Eagle3Head, kept: Tensor | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from cospec.pins import ModelPin, difference, model_pins, pin_from
 
 CONFIG_NAME, WEIGHTS_NAME, PINS_NAME = "config.json", "model.safetensors", "cospec_head.json"
 _INDEX_NAME, _PICKLED_NAME = "model.safetensors.index.json", "pytorch_model.bin"
+#: What stands beside weights or in their place where these are quantised: FP8 (DeepSeek-V3), compressed-tensors, GPTQ.
+_QUANTISED = (".weight_scale_inv", ".weight_scale", ".weight_packed", ".qweight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +102,37 @@ def read_config(place: str, revision: str | None = None) -> dict[str, Any]:
 def read_weights(place: str, wanted: Callable[[str], str | None], revision: str | None = None) -> dict[str, Tensor]:
     """Tensors of a checkpoint whose names ``wanted`` gives a new name, under it; no other is read.
 
-    Safetensors, in one file or many, or a pickled state dict. ValueError where there are none or they are damaged.
+    Safetensors, in one file or many, or a pickled state dict. ValueError where there are none, or they are quantised or
+    damaged.
     """
     files = _safetensors(place, wanted, revision)
     found: dict[str, Tensor] = {}
     try:
         for path in files or ():
             with safe_open(path, framework="pt", device="cpu") as file:
-                names = {old: name for old in file.keys() if (name := wanted(old)) is not None}  # noqa: SIM118
+                names = _renamed(file.keys(), wanted, place)
                 found |= {name: file.get_tensor(old) for old, name in names.items()}
         if files is None:
             pickled = find(place, _PICKLED_NAME, revision)
             if pickled is None:
                 raise ValueError(f"{place!r} holds neither {WEIGHTS_NAME} nor {_PICKLED_NAME}: fetch its weights")
             rows = torch.load(pickled, map_location="cpu", weights_only=True)
-            found = {name: tensor for old, tensor in rows.items() if (name := wanted(old)) is not None}
+            found = {name: rows[old] for old, name in _renamed(rows, wanted, place).items()}
     except (SafetensorError, OSError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ValueError(f"the weights in {place!r} are damaged: {reason}. Fetch them again") from error
     return found
+
+
+def _renamed(held: Iterable[str], wanted: Callable[[str], str | None], place: str) -> dict[str, str]:
+    """The new names of what is wanted, by those in the file; ValueError where they are of quantised weights."""
+    names = {old: name for old in held if (name := wanted(old)) is not None}
+    if quantised := next((name for name in names if name.endswith(_QUANTISED)), None):
+        raise ValueError(
+            f"the weights in {place!r} are quantised ({quantised}), and heads are read from plain ones alone: give a "
+            "checkpoint in bfloat16"
+        )
+    return names
 
 
 def _safetensors(place: str, wanted: Callable[[str], str | None], revision: str | None) -> list[Path] | None:
