@@ -90,12 +90,13 @@ def train(config: DrafterHeadConfig) -> Path:
     pair = load_training_pair(config.pair, config.run.use_cpu)
     texts = own_texts(pair, config, run, [Request(row.id, row_prompt_ids(pair, row)) for row in rows])
     set_seed(config.run.seed)
-    head = new_head(pair, config.head, texts)
     num_held = int(len(texts) * config.holdout)
+    held, learned = texts[:num_held], texts[num_held:]
+    head = new_head(pair, config.head, learned)
     trainer = HeadTrainer(
         model=Unrolled(head, config.head.unroll),
         args=args,
-        train_dataset=texts[num_held:],
+        train_dataset=learned,
         data_collator=collate,
         callbacks=[MetricsFile(run.metrics)],
     )
@@ -103,8 +104,8 @@ def train(config: DrafterHeadConfig) -> Path:
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=checkpoint)
     if trainer.accelerator.is_main_process:
-        if num_held:
-            found = held_out(head, config, texts[:num_held])
+        if held:
+            found = held_out(head, config, held)
             append_jsonl(run.metrics, [{"step": trainer.state.global_step, **found}])
         save(head, pair, run)
     trainer.accelerator.wait_for_everyone()
@@ -136,14 +137,17 @@ def own_texts(pair: Pair, config: DrafterHeadConfig, run: RunDir, requests: Sequ
 
 @torch.no_grad()
 def held_out(head: DraftHead, config: DrafterHeadConfig, texts: Sequence[Rollout]) -> dict[str, Any]:
-    """Per step: how often the head's likeliest id is the target's, and the loss a token, on texts kept apart."""
+    """Per step: how often the head's likeliest id is the target's, and the loss a token, on texts kept apart.
+
+    Steps that reach beyond the end of all texts are left out.
+    """
     unrolled, size = Unrolled(head, config.head.unroll).eval(), config.optimiser.micro_batch
     sums = torch.zeros(config.head.unroll, 3, dtype=torch.float64)
     for first in range(0, len(texts), size):
         batch = {name: tensor.to(head.target.device) for name, tensor in collate(texts[first : first + size]).items()}
         for number, step in enumerate(unrolled(**batch)):
             sums[number] += torch.stack([step.loss, step.agreed, step.num]).double().cpu()
-    loss, agreed, num = sums.T
+    loss, agreed, num = sums[sums[:, 2] > 0].T
     return {
         "held_out_agreement": (agreed / num).tolist(),
         "held_out_loss": (loss / num).tolist(),

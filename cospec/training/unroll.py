@@ -54,12 +54,12 @@ class Unrolled(nn.Module):
         """Steps over right-padded texts ``input_ids`` (B, S); ``labels`` (B, S) is negative where nothing is learned.
 
         The loss is the cross-entropy to the target's distribution at temperature 1. What the target gives to ids
-        outside the draft vocabulary counts for nothing.
+        outside the draft vocabulary counts for nothing. There are fewer steps where no text is long enough for more.
         """
         features, wanted = self._target(input_ids)
         hidden = self.head.fuse(features[:, :-1].to(next(self.head.parameters()).dtype))
         num_pairs, cache, steps = hidden.shape[1], _Growing(), []
-        for k in range(self.num_steps):
+        for k in range(min(self.num_steps, num_pairs - 1)):
             # Step k puts the token at t + 1 + k beside the state and predicts the one behind it.
             behind = nn.functional.pad(input_ids[:, 1 + k :], (0, k))
             hidden = self.head.read(behind, hidden, *self._places(num_pairs, k, hidden.device), cache)

@@ -11,12 +11,13 @@ import pytest
 import torch
 from conftest import family_pair, random_prompts
 from engine_checks import decode, outputs
-from heads import eagle3_head, features_of, memoryless_target, plain_states
+from heads import eagle3_head, features_of, memoryless_target, mtp_head, plain_states
 from reference import generated
 from safetensors.torch import load_file
 
 from cospec.engine.drafters import drafter_named
 from cospec.engine.record import Rollout
+from cospec.engine.rollout_file import read_rollouts
 from cospec.jsonl import read_jsonl
 from cospec.pair import PairSpec, load_pair
 from cospec.training.config import (
@@ -63,6 +64,10 @@ def settings(spec: PairSpec, tmp_path: Path) -> Settings:
         return DrafterHeadConfig(**(fields | changes))  # type: ignore[arg-type]
 
     return make
+
+
+def read_texts(root: Path) -> list[Rollout]:
+    return read_rollouts(root / "texts.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +144,40 @@ def test_the_draft_vocabulary_is_what_the_texts_hold_most_often() -> None:
     assert draft_ids(pair, 0, texts) == list(range(pair.vocab_size))
     with pytest.raises(ValueError, match="the pair has 48 ids"):
         draft_ids(pair, 49, texts)
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "mtp"])
+@pytest.mark.parametrize("length", [3, 4, 5])
+def test_texts_shorter_than_the_unrolling_are_learned_from(kind: str, length: int) -> None:
+    pair = family_pair("llama", "sdpa")
+    head = eagle3_head(pair) if kind == "eagle3" else mtp_head(pair)
+    text = random_prompts(8, seed=2)[0]
+    ids = torch.tensor([text])
+    steps = Unrolled(head, 5)(ids[:, :length], ids[:, :length])
+    assert [int(step.num) for step in steps] == [length - 2 - k for k in range(length - 2)]
+    # Padding behind a text changes nothing.
+    labels = torch.where(torch.arange(8) < length, ids, -100)
+    for step, padded in zip(steps, Unrolled(head, 5)(ids, labels), strict=False):
+        torch.testing.assert_close(step.loss, padded.loss)
+
+
+def test_a_run_on_texts_shorter_than_the_unrolling_ends(settings: Settings) -> None:
+    texts = TextsSection(max_new_tokens=1, batch_size=48)
+    directory = train(settings(HeadSection("mtp", unroll=5), texts=texts, epochs=1.0))
+    last = list(read_jsonl(directory.parent / "metrics.jsonl"))[-1]
+    # A prompt has four tokens and a text five: the last of them is what step 3 predicts.
+    assert last["held_out_tokens"] == [9, 9, 9]
+    assert len(last["held_out_loss"]) == len(last["held_out_agreement"]) == 3
+
+
+def test_texts_kept_apart_do_not_choose_the_draft_vocabulary(spec: PairSpec, settings: Settings) -> None:
+    directory = train(settings(HeadSection(unroll=1, draft_vocab_size=16), holdout=0.5, epochs=1.0))
+    texts = {rollout.id: rollout for rollout in read_texts(directory.parent)}
+    ordered = [texts[number] for number in range(48)]
+    pair = load_pair(spec)
+    chosen = load_file(directory / "model.safetensors")["t2d"].nonzero().squeeze(1).tolist()
+    assert chosen == draft_ids(pair, 16, ordered[24:])
+    assert chosen != draft_ids(pair, 16, ordered)
 
 
 def test_texts_are_padded_and_learned_where_the_target_wrote() -> None:
