@@ -179,8 +179,9 @@ class HeadSection:
 
     ``unroll`` is how many tokens it drafts in training, each from the states before (EAGLE-3's training-time test);
     step i weighs ``decay`` ** i in the loss (Li et al. 2025). EAGLE-3 alone: ``layers`` of the target that are read
-    (empty: a low, a middle and a high one), ``draft_vocab_size`` of the most frequent ids (0: all), and the width of
-    its feed-forward layer, ``intermediate_size`` (0: the target's).
+    (empty: a low, a middle and a high one), ``draft_vocab_size`` of the most frequent ids (0: all), the width of its
+    feed-forward layer, ``intermediate_size`` (0: the target's), and ``fc_norm``, whether each layer's hidden states are
+    normed before they are projected.
     """
 
     kind: str = "eagle3"
@@ -189,6 +190,7 @@ class HeadSection:
     layers: list[int] = field(default_factory=list)
     draft_vocab_size: int = 0
     intermediate_size: int = 0
+    fc_norm: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in ("eagle3", "mtp"):
@@ -197,10 +199,10 @@ class HeadSection:
             raise ValueError(
                 f"head.unroll is {self.unroll} and head.decay {self.decay}: use 1 step or more, and a decay in (0, 1]"
             )
-        if self.kind == "mtp" and (self.layers or self.draft_vocab_size or self.intermediate_size):
+        if self.kind == "mtp" and (self.layers or self.draft_vocab_size or self.intermediate_size or self.fc_norm):
             raise ValueError(
-                "head.layers, head.draft_vocab_size and head.intermediate_size are of EAGLE-3 heads, and head.kind is "
-                "'mtp': an MTP layer reads the last hidden state and drafts all ids; leave them out"
+                "head.layers, head.draft_vocab_size, head.intermediate_size and head.fc_norm are of EAGLE-3 heads, and "
+                "head.kind is 'mtp': an MTP layer reads the last hidden state and drafts all ids; leave them out"
             )
         if min(self.layers, default=0) < 0:
             raise ValueError(f"head.layers is {self.layers}: layers are counted from 0, the embeddings")

@@ -11,7 +11,7 @@ from transformers import LlamaConfig, PreTrainedModel
 
 from cospec.engine.heads import DraftHead
 from cospec.engine.heads.base import decoder_of
-from cospec.engine.heads.eagle3 import Eagle3Config, Eagle3Head, default_layers
+from cospec.engine.heads.eagle3 import Eagle3Config, Eagle3Head, Variants, default_layers
 from cospec.engine.heads.mtp import MtpHead
 from cospec.engine.record import Rollout
 from cospec.pair import Pair
@@ -34,6 +34,7 @@ def _new_eagle3(pair: Pair, section: HeadSection, texts: Sequence[Rollout]) -> E
             draft_vocab_size=len(ids),
             target_hidden_size=config.hidden_size,
             tapped=tuple(section.layers) or default_layers(config.num_hidden_layers),
+            variants=Variants(fc_norm=section.fc_norm),
         ),
         target,
     )
