@@ -63,7 +63,9 @@ def recorded_rollouts(path: Path, requests: Sequence[Request], settings: Setting
         else:
             kept.append(rollout)
             continue
-        raise ValueError(f"{path} holds rollout {rollout.id!r} of another {reason}: name another --out, or remove it")
+        raise ValueError(
+            f"{path} holds rollout {rollout.id!r} of another {reason}: name another --out or run.dir, or remove it"
+        )
     _refuse_repeated(kept, path)
     return kept
 

@@ -20,7 +20,7 @@ from cospec.engine.decode import Engine
 from cospec.engine.heads import DraftHead
 from cospec.engine.heads.eagle3 import Eagle3Head
 from cospec.engine.heads.eagle3_files import save_eagle3
-from cospec.engine.heads.files import head_pins
+from cospec.engine.heads.files import PINS_NAME, head_pins, made_for_another, save_pins
 from cospec.engine.heads.mtp import MtpHead
 from cospec.engine.heads.mtp_files import save_mtp
 from cospec.engine.record import Rollout, Sampling
@@ -113,8 +113,11 @@ def train(config: DrafterHeadConfig) -> Path:
 
 
 def own_texts(pair: Pair, config: DrafterHeadConfig, run: RunDir, requests: Sequence[Request]) -> list[Rollout]:
-    """What the target answers, long enough to learn from, in the order of the prompts; kept in the run directory."""
-    section, path = config.texts, run.root / "texts.jsonl"
+    """What the target answers, long enough to learn from, in the order of the prompts; kept in the run directory.
+
+    The processes share the prompts. ValueError for texts of another target in the run directory.
+    """
+    section, state = config.texts, PartialState(cpu=config.run.use_cpu)
     engine = Engine(
         pair,
         rule_named("target"),
@@ -123,16 +126,35 @@ def own_texts(pair: Pair, config: DrafterHeadConfig, run: RunDir, requests: Sequ
         batch_size=section.batch_size,
         seed=config.run.seed,
     )
-    with PartialState(cpu=config.run.use_cpu).main_process_first():
-        found = {text.id: text for text in recorded_rollouts(path, requests, engine.settings)}
-        todo = [request for request in requests if request.id not in found]
-        decode_to_file(engine, todo, path, lambda text: found.update({text.id: text}))
+
+    def kept() -> dict[str | int, Rollout]:
+        paths = sorted(run.texts.glob("rank*.jsonl"))
+        return {text.id: text for path in paths for text in recorded_rollouts(path, requests, engine.settings)}
+
+    with state.main_process_first():
+        claim_texts(run.texts, pair)
+        found = kept()
+    # Nobody writes while another still looks.
+    state.wait_for_everyone()
+    todo = [request for request in requests if request.id not in found][state.process_index :: state.num_processes]
+    decode_to_file(engine, todo, run.texts / f"rank{state.process_index}.jsonl", lambda _: None)
+    state.wait_for_everyone()
+    found = kept()
     texts = [found[request.id] for request in requests]
     # The first token a head can predict is the third of a text.
     usable = [text for text in texts if len(text.prompt_ids) + len(text.output_ids) > 2]
     if not usable:
         raise ValueError("the target wrote no text of three tokens or more: raise texts.max_new_tokens")
     return usable
+
+
+def claim_texts(directory: Path, pair: Pair) -> None:
+    """Write beside the texts which target they are of; ValueError if they are of another one."""
+    path = directory / PINS_NAME
+    if not path.exists():
+        save_pins(path, head_pins(pair))
+    elif wrong := made_for_another(path, pair):
+        raise ValueError(f"{directory} holds texts of another target: {wrong}. Name another run.dir, or remove them")
 
 
 @torch.no_grad()

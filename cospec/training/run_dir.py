@@ -1,6 +1,7 @@
 """The run directory: the unit of truth of a training run.
 
-``config.yaml, provenance.json, metrics.jsonl, rollouts/, checkpoints/`` and, at the end, ``arbiter/`` or ``head/``.
+``config.yaml, provenance.json, metrics.jsonl``, ``rollouts/`` or ``texts/``, ``checkpoints/`` and, at the end,
+``arbiter/`` or ``head/``.
 """
 
 from __future__ import annotations
@@ -63,6 +64,11 @@ class RunDir:
     @property
     def rollouts(self) -> Path:
         return self.root / "rollouts"
+
+    @property
+    def texts(self) -> Path:
+        """What the target wrote for a head to learn from."""
+        return self.root / "texts"
 
     @property
     def result(self) -> Path:

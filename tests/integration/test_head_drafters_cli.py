@@ -98,6 +98,8 @@ def test_accelerate_launch_trains_a_head(folder: Path, tmp_path: Path, processes
     assert done.returncode == 0, done.stderr
     losses = [row["loss"] for row in read_jsonl(tmp_path / "run" / "metrics.jsonl") if "loss" in row]
     assert len(losses) == 6
-    assert len(list(read_jsonl(tmp_path / "run" / "texts.jsonl"))) == 12
+    texts = [list(read_jsonl(path)) for path in sorted((tmp_path / "run" / "texts").glob("rank*.jsonl"))]
+    assert [len(rows) for rows in texts] == [12 // processes] * processes
+    assert len({row["id"] for rows in texts for row in rows}) == 12
     words = ["--drafter", f"mtp:{tmp_path / 'run' / 'head'}", "--max-new-tokens", "8"]
     assert run_here("generate", "--target", folder / "pair" / "target", *words, "w9 w10").exit_code == 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from conftest import family_pair, random_prompts
+from conftest import family_pair, random_prompts, tiny_config, tiny_model
 from engine_checks import decode, outputs
 from heads import eagle3_head, features_of, memoryless_target, mtp_head, plain_states
 from reference import generated
@@ -28,7 +30,7 @@ from cospec.training.config import (
     RunSection,
     TextsSection,
 )
-from cospec.training.drafter_head import collate, train
+from cospec.training.drafter_head import HeadTrainer, collate, train
 from cospec.training.new_head import draft_ids, new_head
 from cospec.training.unroll import Unrolled
 
@@ -67,11 +69,13 @@ def settings(spec: PairSpec, tmp_path: Path) -> Settings:
 
 
 def read_texts(root: Path) -> list[Rollout]:
-    return read_rollouts(root / "texts.jsonl")
+    return read_rollouts(root / "texts" / "rank0.jsonl")
 
 
 @pytest.mark.parametrize(
-    "head", [HeadSection(unroll=2, draft_vocab_size=40), HeadSection("mtp", unroll=2)], ids=["eagle3", "mtp"]
+    "head",
+    [HeadSection(unroll=2, draft_vocab_size=40, fc_norm=True), HeadSection("mtp", unroll=2)],
+    ids=["eagle3", "mtp"],
 )
 def test_a_trained_head_agrees_with_its_target_and_drafts_for_it(
     spec: PairSpec, settings: Settings, head: HeadSection
@@ -96,9 +100,18 @@ def test_a_trained_head_agrees_with_its_target_and_drafts_for_it(
     assert (directory / "model.safetensors").read_bytes() == before, "a finished run is left alone"
 
 
-def test_an_interrupted_run_goes_on_to_the_same_head(settings: Settings, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_to_the_same_head(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if it had been killed behind its fourth step of six."""
-    found = []
+    found, done = [], []
+    compute_loss = HeadTrainer.compute_loss
+
+    def noted(self: HeadTrainer, *args: Any, **kwargs: Any) -> Any:
+        done.append(self.state.global_step)
+        return compute_loss(self, *args, **kwargs)
+
+    monkeypatch.setattr(HeadTrainer, "compute_loss", noted)
     for name in ("whole", "again"):
         run = RunSection(dir=str(tmp_path / name), use_cpu=True, save_every=4)
         config = settings(HeadSection("mtp", unroll=1), run=run, epochs=2.0, batch=16, holdout=0.0)
@@ -106,10 +119,26 @@ def test_an_interrupted_run_goes_on_to_the_same_head(settings: Settings, tmp_pat
         if name == "again":
             shutil.rmtree(directory)
             shutil.rmtree(tmp_path / name / "checkpoints" / "checkpoint-6", ignore_errors=True)
+            done.clear()
             assert train(config) == directory
         found.append(load_file(directory / "model.safetensors"))
+    assert done == [4, 4, 5, 5], "two micro-batches of each step that is left"
     for tensor, again in zip(*(weights.values() for weights in found), strict=True):
         assert torch.equal(tensor, again)
+
+
+def test_texts_of_another_target_or_setting_are_not_learned_from(spec: PairSpec, settings: Settings) -> None:
+    """A run that ended before its first checkpoint leaves its texts; the same directory is named again."""
+    config = settings(HeadSection("mtp", unroll=1), epochs=1.0)
+    shutil.rmtree(train(config))
+    assert spec.target is not None
+    tiny_model(tiny_config("llama"), seed=9).save_pretrained(spec.target.path)
+    with pytest.raises(ValueError, match=r"texts of another target: a target with other weights .* run\.dir"):
+        train(config)
+    memoryless_target().save_pretrained(spec.target.path)
+    with pytest.raises(ValueError, match=r"another setting \(max_new_tokens was 12, now 9\): .* run\.dir"):
+        train(dataclasses.replace(config, texts=TextsSection(max_new_tokens=9)))
+    train(config)
 
 
 def test_the_loss_is_the_cross_entropy_to_the_targets_distribution() -> None:
@@ -195,6 +224,7 @@ def test_texts_are_padded_and_learned_where_the_target_wrote() -> None:
         ({"unroll": 0}, "unroll is 0"),
         ({"decay": 1.5}, "decay 1.5"),
         ({"kind": "mtp", "draft_vocab_size": 9}, "leave them out"),
+        ({"kind": "mtp", "fc_norm": True}, "leave them out"),
         ({"draft_vocab_size": -1}, "or more"),
         ({"layers": [0, -1]}, "counted from 0"),
     ],

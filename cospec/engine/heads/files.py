@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers.utils import cached_file
 
 from cospec import __version__
+from cospec.jsonl import write_json_atomic
 from cospec.pair import Pair
 from cospec.pins import ModelPin, difference, model_pins, pin_from
 
@@ -41,8 +42,15 @@ def head_pins(pair: Pair) -> HeadPins:
 def check_pins(directory: str, pair: Pair) -> None:
     """ValueError naming every part in which a head with pins was made for another target; others pass."""
     path = find(directory, PINS_NAME)
-    if path is None:
-        return
+    if path and (wrong := made_for_another(path, pair)):
+        raise ValueError(
+            f"the head in {directory!r} was made for another target: {wrong}. Load the target it names, or train a "
+            "head for this one"
+        )
+
+
+def made_for_another(path: Path, pair: Pair) -> str:
+    """In what the target that the pins in ``path`` name is another than this pair's, "" if in nothing."""
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
         made = HeadPins(**{**row, "target": pin_from(row["target"])})
@@ -52,11 +60,12 @@ def check_pins(directory: str, pair: Pair) -> None:
     wrong = [found] if (found := difference("target", made.target, here.target)) else []
     if made.tokenizer_digest != here.tokenizer_digest:
         wrong.append(f"another tokenizer ({made.tokenizer_digest[:12]}, here {here.tokenizer_digest[:12]})")
-    if wrong:
-        raise ValueError(
-            f"the head in {directory!r} was made for another target: {'; '.join(wrong)}. Load the target it names, or "
-            "train a head for this one"
-        )
+    return "; ".join(wrong)
+
+
+def save_pins(path: Path, pins: HeadPins) -> None:
+    """Write pins, for `made_for_another` to compare."""
+    write_json_atomic(path, dataclasses.asdict(pins))
 
 
 def save_head(directory: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor], pins: HeadPins) -> None:
@@ -66,8 +75,8 @@ def save_head(directory: Path, config: Mapping[str, Any], weights: Mapping[str, 
     directory.mkdir(parents=True, exist_ok=True)
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     save_file(held, directory / WEIGHTS_NAME, metadata={"format": "pt"})
-    for name, row in ((CONFIG_NAME, config), (PINS_NAME, dataclasses.asdict(pins))):
-        (directory / name).write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+    (directory / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_pins(directory / PINS_NAME, pins)
 
 
 def find(place: str, name: str, revision: str | None = None) -> Path | None:
