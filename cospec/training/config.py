@@ -242,6 +242,11 @@ class DrafterHeadConfig:
 
     def __post_init__(self) -> None:
         _check_schooling(self.epochs, self.batch, self.holdout)
+        if self.optimiser.gradient_checkpointing:
+            raise ValueError(
+                "optimiser.gradient_checkpointing is of the stages that train an arbiter: a head of one layer has "
+                "nothing to recompute; leave it out"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,3 +232,8 @@ def test_texts_are_padded_and_learned_where_the_target_wrote() -> None:
 def test_bad_heads_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         HeadSection(**values)  # type: ignore[arg-type]
+
+
+def test_gradient_checkpointing_is_refused() -> None:
+    with pytest.raises(ValueError, match="gradient_checkpointing is of the stages that train an arbiter"):
+        DrafterHeadConfig("prompts.jsonl", optimiser=OptimiserSection(gradient_checkpointing=True))
