@@ -131,6 +131,19 @@ def test_so_many_hits_are_counted_and_no_more_evenly() -> None:
     assert stored(((7, 1),) * 100 + ((7, 2),) * 200).continuation([7], 1, 3, 1) == [2]
 
 
+def test_a_look_up_searches_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where long ends occur at the end of a text alone, and one token has another place."""
+    text = tuple(range(1, 31))
+    store, searched, find = stored((text, (30, 7))), [], Datastore.find
+    monkeypatch.setattr(Datastore, "find", lambda self, ids: searched.append(len(ids)) or find(self, ids))
+    assert store.continuation(text[-16:], 1, 5000, 2) == [7]
+    assert len(searched) <= 5
+    for fewest in (2, 9):
+        searched.clear()
+        assert store.continuation(text[-16:], fewest, 5000, 2) == []
+        assert 0 < len(searched) <= 4
+
+
 # ---- decoding -------------------------------------------------------------------------------------------------------
 
 

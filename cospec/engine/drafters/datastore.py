@@ -72,25 +72,25 @@ class Datastore:
         self.suffixes = _mapped(directory / SUFFIXES, places, info.num_tokens, info.suffixes_digest)
 
     def find(self, ids: Sequence[int]) -> tuple[int, int]:
-        """The suffixes that begin with ``ids``, as a range of `suffixes`; empty where there are none."""
-        wanted, every = list(ids), range(len(self.suffixes))
+        """The suffixes that begin with ``ids`` and go on, as a range of `suffixes`; empty where there are none."""
+        every, width = range(len(self.suffixes)), len(ids) + 1
 
         def start_of(place: int) -> list[int]:
             start = int(self.suffixes[place])
-            found: list[int] = self.tokens[start : start + len(wanted)].tolist()
+            found: list[int] = self.tokens[start : start + width].tolist()
             return found
 
-        first = bisect_left(every, wanted, key=start_of)
-        return first, bisect_right(every, wanted, lo=first, key=start_of)
+        first = bisect_left(every, [*ids, SEPARATOR + 1], key=start_of)
+        return first, bisect_right(every, [*ids, np.iinfo(np.int32).max], lo=first, key=start_of)
 
     def continuation(self, ids: Sequence[int], fewest: int, most_hits: int, length: int) -> list[int]:
         """What most often follows the longest end of ``ids`` that occurs, ``fewest`` tokens at least; [] without one.
 
-        Token by token the most frequent one, among the occurrences that have agreed so far, and of equals the smallest
-        id; up to ``length`` of them. Of more than ``most_hits`` occurrences as many are counted, evenly spread over
-        their order, so that shares stay what they are.
+        An occurrence at the end of a text counts for nothing. Token by token the most frequent one, among the
+        occurrences that have agreed so far, and of equals the smallest id; up to ``length`` of them. Of more than
+        ``most_hits`` occurrences as many are counted, evenly spread over their order: shares stay what they are.
         """
-        # An end that does not occur is not made to occur by what stands before it.
+        # Where an end occurs and goes on, all shorter ones do.
         shortest, longest = fewest - 1, len(ids)
         best: tuple[int, int] | None = None
         while shortest < longest:
@@ -100,13 +100,7 @@ class Datastore:
                 shortest, best = middle, (first, stop)
             else:
                 longest = middle - 1
-        # The only place of a match may be the end of a text; a shorter one may go on.
-        while best is not None:
-            if found := self._most_frequent(best, shortest, most_hits, length):
-                return found
-            shortest -= 1
-            best = self.find(ids[-shortest:]) if shortest >= fewest else None
-        return []
+        return self._most_frequent(best, shortest, most_hits, length) if best else []
 
     def _most_frequent(self, found: tuple[int, int], num_matched: int, most_hits: int, length: int) -> list[int]:
         first, stop = found
