@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -119,19 +121,53 @@ def test_a_text_beyond_the_heads_context_goes_on_without_drafts(tmp_path: Path) 
         assert any(drafted) == (len(rollout.prompt_ids) < 12)
 
 
-def test_blocks_of_varying_length_leave_no_token_unread(tmp_path: Path, prompts: list[list[int]]) -> None:
-    """With a cost ratio a row may sit a round out and be drafted for in the next."""
+class Varying(HeadDrafter):
+    """Drafts for a row as many tokens as its length modulo four: none in rounds in which others are drafted for."""
+
+    def bind(self, run: RunShape) -> BoundHeadDrafter:
+        bound = super().bind(run)
+        propose = bound.propose
+
+        def varied(contexts: Contexts, num_steps: int, draws: Draws) -> Draft:
+            limits = torch.minimum(contexts.limits, contexts.lengths % 4)
+            return propose(dataclasses.replace(contexts, limits=limits), num_steps, draws)
+
+        bound.propose = varied  # type: ignore[method-assign]
+        return bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rule", ["strict", "always"])
+def test_blocks_of_varying_length_leave_no_token_unread(kind: str, rule: str, prompts: list[list[int]]) -> None:
+    """A row may sit a round out and be drafted for in the next."""
     pair = family_pair("llama", "sdpa")
-    drafter = saved_drafter("mtp", pair, tmp_path)
+    drafter = Varying(kind, lambda _: eagle3_head(pair) if kind == "eagle3" else mtp_head(pair))
+    rollouts = decode(pair, rule, prompts, drafter=drafter, batch_size=3, max_new_tokens=30, num_draft_tokens=3)
+    lengths = set()
+    for rollout in rollouts:
+        text = [*rollout.prompt_ids, *rollout.output_ids]
+        for block, behind in itertools.pairwise(rollout.blocks):
+            assert list(block.draft_ids) == drafted_again(drafter.head, text[: block.start], len(block.draft_ids))
+            lengths.add((len(block.draft_ids), len(behind.draft_ids)))
+    assert (0, 1) in lengths, "of a block and the one behind it"
+    assert len({first for first, _ in lengths}) > 2
+    if rule == "strict":
+        assert outputs(rollouts) == [generated(pair.target, prompt, 30) for prompt in prompts]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_as_long_as_pays_are_drafted_from_the_whole_text(kind: str, prompts: list[list[int]]) -> None:
+    pair = family_pair("llama", "sdpa")
+    drafter = HeadDrafter(kind, lambda _: eagle3_head(pair) if kind == "eagle3" else mtp_head(pair))
     rollouts = decode(
-        pair, "strict", prompts, drafter=drafter, batch_size=3, max_new_tokens=30, num_draft_tokens=4, cost_ratio=0.3
+        pair, "strict", prompts, drafter=drafter, batch_size=3, max_new_tokens=30, num_draft_tokens=4, cost_ratio=0.1
     )
     for rollout in rollouts:
         text = [*rollout.prompt_ids, *rollout.output_ids]
-        for block in rollout.blocks:
-            if block.start > 1 and block.draft_ids:
-                again = drafted_again(drafter.head, text[: block.start], len(block.draft_ids))
-                assert list(block.draft_ids) == again
+        blocks = [block for block in rollout.blocks if block.start > 1]
+        assert len({len(block.draft_ids) for block in blocks}) > 2
+        for block in blocks:
+            assert list(block.draft_ids) == drafted_again(drafter.head, text[: block.start], len(block.draft_ids))
     assert outputs(rollouts) == [generated(pair.target, prompt, 30) for prompt in prompts]
 
 
