@@ -80,6 +80,8 @@ def choose(grid: Grid) -> dict[str, Chosen]:
     """The methods by name; ValueError for an unknown rule, a value out of range and two methods that are the same."""
     from cospec.evaluation.sweep.grid import points_of
 
+    if not grid.methods:
+        raise ValueError("the grid has no methods: give one or more")
     found: dict[str, Chosen] = {}
     for point in points_of(grid.methods):
         name, chosen = _choose(point)

@@ -63,7 +63,7 @@ class SamplingGrid:
 class Grid:
     """Every method with every value, every K and every sampling, on every task.
 
-    ``tasks`` and ``num`` are as `--task` and `--num` have them; a grid without tasks leaves both to the command line.
+    ``tasks`` and ``num`` are as `--task` and `--num` have them. What a file leaves out is for the command line to say.
     """
 
     methods: list[MethodGrid] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Grid:
     num: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("methods", "num_draft_tokens", "samplings"):
+        for name in ("num_draft_tokens", "samplings"):
             if not getattr(self, name):
                 raise ValueError(f"the grid has no {name}: give one or more")
         if min(self.num_draft_tokens) < 1:
