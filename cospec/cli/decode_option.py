@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +54,6 @@ def method_from_file(file: Path, values: Mapping[str, Any], written: Collection[
 def _read(
     file: Path, values: Mapping[str, Any], keys: Mapping[str, Collection[str]], written: Collection[str]
 ) -> DecodeConfig:
-    from cospec.cli.methods import arbiter_digest
     from cospec.decode_file import read_decode_file
 
     config = read_decode_file(file)
@@ -65,11 +64,24 @@ def _read(
                 raise ValueError(f"{option} is given and {file} has `{key}`: drop {option}, or decode without --decode")
     if config.drafter != values.get("drafter", "model") and "drafter" not in values:
         raise ValueError(f"{file} has drafter {config.drafter!r}, and this command drafts with the model only")
-    if config.arbiter and config.arbiter_digest not in (None, arbiter_digest(Path(config.arbiter))):
-        raise ValueError(
-            f"arbiter {config.arbiter} is not the one that {file} was made with: tune again, or drop its arbiter_digest"
-        )
+    _check_digests(file, config)
     return config
+
+
+def _check_digests(file: Path, config: DecodeConfig) -> None:
+    """ValueError for an arbiter, judge or drafter that is not the one the file was made with."""
+    from cospec.cli.methods import arbiter_digest, pinned_drafter, pinned_rule
+
+    files: dict[str, tuple[str | None, Callable[[str], str | None]]] = {
+        "arbiter_digest": (config.arbiter, lambda path: arbiter_digest(Path(path))),
+        "judge_digest": (config.rule, lambda spec: pinned_rule(spec).digest),
+        "drafter_digest": (config.drafter, lambda spec: pinned_drafter(spec).digest),
+    }
+    for key, (what, digest) in files.items():
+        made_with = getattr(config, key)
+        if what is not None and made_with is not None and digest(what) != made_with:
+            name = key.removesuffix("_digest")
+            raise ValueError(f"{name} {what} is not the one that {file} was made with: tune again, or drop its {key}")
 
 
 def _shared(config: DecodeConfig, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -109,15 +109,6 @@ class RuleChoice:
     threshold: float = 0.5
     sampled: bool = False
 
-    @property
-    def judge(self) -> Path | None:
-        """The directory of the head that the rule's spec names, None for other rules and for a head of the Hub."""
-        from cospec.engine.rules import RULES
-
-        name, _, text = self.name.partition(":")
-        path = RULES[name].taken_apart(text)[0] if name in RULES else None
-        return Path(path) if path and Path(path).is_dir() else None
-
 
 def choose_rule(
     rule: str | None, arbiter: Path | None, threshold: float = 0.5, *, sampled: bool = False, default: str = "strict"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,9 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
 def describe_decoding(options: DecodeOptions) -> dict[str, Any]:
     """The part of `describe` that needs no models: how all methods decode."""
     # The bonus is each method's own.
-    return {key: value for key, value in asdict(options).items() if key != "bonus"}
+    found = {key: value for key, value in asdict(options).items() if key != "bonus"}
+    pinned = pinned_drafter(options.drafter or "model")
+    return found | ({"drafter_digest": pinned.digest} if pinned.digest else {})
 
 
 def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
@@ -121,9 +123,47 @@ def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
     if choice.arbiter is not None:
         found = arbiter_digest(choice.arbiter)
         described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter.resolve()), "arbiter_digest": found}
-    if choice.judge is not None:
-        described["judge_digest"] = arbiter_digest(choice.judge)
+    elif (pinned := pinned_rule(choice.name)).digest is not None:
+        described["judge_digest"] = pinned.digest
     return described
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A rule's or drafter's ``spec``, its directory as an absolute path, and a ``digest`` of the files it names.
+
+    A Hub repository's digest is its commit's; None where the spec names no files.
+    """
+
+    spec: str
+    digest: str | None
+
+
+def pinned_rule(spec: str) -> Pinned:
+    """What a rule's spec names."""
+    from cospec.engine.rules import RULES
+
+    name, _, text = spec.partition(":")
+    return _pinned(name, text, RULES[name].taken_apart(text)[0] if name in RULES else None)
+
+
+def pinned_drafter(spec: str) -> Pinned:
+    """What a drafter's spec names."""
+    from cospec.engine.drafters.spec import taken_apart
+
+    name, _, text = spec.partition(":")
+    return _pinned(name, text, taken_apart(text)[0])
+
+
+def _pinned(name: str, text: str, place: str | None) -> Pinned:
+    if place is None:
+        return Pinned(f"{name}:{text}" if text else name, None)
+    if Path(place).is_dir():
+        return Pinned(f"{name}:{text.replace(place, str(Path(place).resolve()), 1)}", arbiter_digest(Path(place)))
+    from cospec.engine.heads.files import CONFIG_NAME, find
+
+    config = find(place, CONFIG_NAME)
+    return Pinned(f"{name}:{text}", config.parent.name[:16] if config else None)
 
 
 def pair_digest(pair: Pair) -> str:
@@ -135,8 +175,9 @@ def pair_digest(pair: Pair) -> str:
 
 
 def arbiter_digest(directory: Path) -> str:
-    """Digest of an arbiter's or a head's weights and configs."""
-    files = sorted(file for file in directory.iterdir() if file.suffix in (".safetensors", ".json"))
+    """Digest of an arbiter's or a head's weights and configs; a datastore's config has digests of all it holds."""
+    kinds, pickled = (".safetensors", ".json"), "pytorch_model.bin"
+    files = sorted(file for file in directory.iterdir() if file.suffix in kinds or file.name == pickled)
     return digest(file.read_bytes() for file in files)
 
 
