@@ -12,7 +12,7 @@ ENVIRONMENTS = "environments"
 #: Parts of the settings that hold one entry per name; a later run may add names.
 BY_NAME = ("tasks", "methods")
 #: Settings that earlier versions did not have, and how they decoded.
-_LATER: Mapping[str, Any] = {"stop": [], "cost_ratio": None, "drafter": None}
+_LATER: Mapping[str, Any] = {"stop": [], "cost_ratio": None, "packed": False, "drafter": None}
 #: Digests that earlier versions did not record: where one side has none, nothing is known.
 _LATER_DIGESTS = frozenset({"drafter_digest", "judge_digest"})
 #: What decides the verdicts alone, so that judging the same texts again makes up for a change.
