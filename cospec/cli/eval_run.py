@@ -169,7 +169,8 @@ def _evaluate(job: _Job, run: EvalRun | None, stop: StopSignals) -> Evaluation:
                 max_failed_share=job.options.max_failed_share,
             )
         except TooManyFailures as error:
-            raise ValueError(f"{error}; kept: {kept_where}") from error
+            again = ", which --rescore judges again" if run else ""
+            raise ValueError(f"{error}; kept: {kept_where}{again}") from error
 
 
 def _announce_kept(job: _Job, kept: Sequence[Sample]) -> int:

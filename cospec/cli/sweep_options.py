@@ -79,6 +79,7 @@ class SweepOptions(DecodingOptions):
     margin: float
     c_rel: float | None
     out: Path | None
+    rescore: bool
     dry_run: bool
     parquet: bool
     plot: bool
@@ -104,6 +105,8 @@ class SweepOptions(DecodingOptions):
         if self.out is None and not self.dry_run:
             raise ValueError("a sweep is long work and writes as it goes: add --out RUN_DIR")
         check_directory(self.out)
+        if self.rescore and self.dry_run:
+            raise ValueError("--rescore judges texts and --dry-run does nothing: drop one of the two")
         check_margin(self.margin)
         if self.c_rel is not None and not 0 < self.c_rel < float("inf"):
             raise ValueError(f"--c-rel is {self.c_rel}: it is a draft step's time by a target step's, above 0")

@@ -269,7 +269,8 @@ class _Tuner:
 
         choice = self.chosen[chosen].choice if chosen else None
         arbiter = choice.arbiter.resolve() if choice and choice.arbiter else None
-        rule, drafter = pinned_rule(choice.name if choice else "strict"), pinned_drafter(self.options.drafter or "model")
+        rule = pinned_rule(choice.name if choice else "strict")
+        drafter = pinned_drafter(self.options.drafter or "model")
         return DecodeConfig(
             rule=rule.spec,
             arbiter=str(arbiter) if arbiter else None,

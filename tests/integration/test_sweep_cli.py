@@ -131,5 +131,7 @@ def test_what_is_said_twice_or_for_nothing_is_refused(tmp_path: Path, monkeypatc
         run_here(*without, "--rule", "strict", "--out", "out", "--num-draft-tokens", "3,x"), "write whole numbers"
     )
     tasks = ["--task", "word_problems", "--task", "word_problems"]
-    assert_refused(run_here(*without[:3], *tasks, "--rule", "strict", "--out", "out"), "task word_problems is named twice")
+    assert_refused(
+        run_here(*without[:3], *tasks, "--rule", "strict", "--out", "out"), "task word_problems is named twice"
+    )
     assert not (tmp_path / "out").exists()

@@ -68,7 +68,6 @@ def test_the_command_line_spells_the_same_grid() -> None:
     ]
     named = choose(Grid(methods=found[:3]))
     assert list(named) == ["strict", "cactus:delta=0.1", "cactus:delta=1", rule_named("ensemble").spec]
-    assert named["cactus:delta=0.1"].parameters == {"delta": 0.1}
     assert named["cactus:delta=0.1"].rule == "cactus"
 
 

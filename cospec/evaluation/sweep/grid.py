@@ -10,6 +10,8 @@ from typing import Any
 from cospec.engine.record import Sampling
 from cospec.engine.rules import RULES
 
+#: The folder of the target alone, beside those of each K.
+TARGET = "target"
 #: The one parameter an arbiter has here.
 THRESHOLD = "threshold"
 
@@ -131,7 +133,7 @@ class Group:
     @property
     def folder(self) -> str:
         """The name of the group's directory."""
-        last = "target" if self.num_draft_tokens is None else f"k{self.num_draft_tokens}"
+        last = TARGET if self.num_draft_tokens is None else f"k{self.num_draft_tokens}"
         return f"{sampling_name(self.sampling)}/{last}"
 
 
