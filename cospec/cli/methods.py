@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +62,13 @@ def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> 
         choice.arbiter is None and (choice.name == "draft" or not rule_named(choice.name).drafts)
         for choice in choices.values()
     ]
-    given = {
-        "--bonus": options.bonus is not None,
-        "--cost-ratio": options.cost_ratio is not None,
-        "--num-draft-tokens": options.num_draft_tokens != 5,
+    own_bonus = [choice.bonus is not None for choice in choices.values()]
+    useless = {
+        "--bonus": options.bonus is not None and all(map(or_, alone, own_bonus)),
+        "--cost-ratio": options.cost_ratio is not None and all(alone),
+        "--num-draft-tokens": options.num_draft_tokens != 5 and all(alone),
     }
-    for option in [option for option, is_given in given.items() if is_given and all(alone)]:
+    for option in [option for option, is_useless in useless.items() if is_useless]:
         raise ValueError(f"{option} is given, but nothing here drafts ({', '.join(choices)}): drop {option}")
 
 
@@ -82,7 +84,7 @@ def _build(name: str, choice: RuleChoice, pair: Pair, options: DecodeOptions) ->
         return Method(name, "draft")
     if choice.name == "target":
         return Method(name, "target")
-    return Method(name, rule_from_options(choice, pair), options.bonus)
+    return Method(name, rule_from_options(choice, pair), choice.bonus or options.bonus)
 
 
 def describe(
@@ -166,11 +168,11 @@ def _pinned(name: str, text: str, place: str | None) -> Pinned:
     return Pinned(f"{name}:{text}", config.parent.name[:16] if config else None)
 
 
-def pair_digest(pair: Pair) -> str:
-    """Digest of the pair's pins: names, configs, a sample of the weights, tokenizer."""
+def pair_digest(pair: Pair, *, draft: bool = True) -> str:
+    """Digest of the pair's pins: names, configs, a sample of the weights, tokenizer; without ``draft``, of the target's."""
     from cospec.pins import model_pins
 
-    pins = [asdict(pin) for pin in model_pins(pair).values()]
+    pins = [asdict(pin) for role, pin in model_pins(pair).items() if draft or role != "draft"]
     return digest([dumps([*pins, pair.tokenizer_digest]).encode()])
 
 
