@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cospec.cli.eval_tasks import LoadedTask, load_eval_tasks
 from cospec.cli.loading import RuleChoice
-from cospec.cli.methods import arbiter_digest, build_methods, check_methods, pair_digest
+from cospec.cli.methods import arbiter_digest, build_methods, check_methods, pair_digest, pinned_drafter, pinned_rule
 from cospec.cli.progress import progress
 from cospec.cli.sweep_options import methods_of
 from cospec.cli.sweep_run import Chosen, choose
@@ -269,14 +269,18 @@ class _Tuner:
 
         choice = self.chosen[chosen].choice if chosen else None
         arbiter = choice.arbiter.resolve() if choice and choice.arbiter else None
+        rule = pinned_rule(choice.name if choice else "strict")
+        drafter = pinned_drafter(self.options.drafter or "model")
         return DecodeConfig(
-            rule=choice.name if choice else "strict",
+            rule=rule.spec,
             arbiter=str(arbiter) if arbiter else None,
             arbiter_digest=arbiter_digest(arbiter) if arbiter else None,
+            judge_digest=rule.digest,
             threshold=choice.threshold if choice and arbiter else None,
             num_draft_tokens=gain.num_draft_tokens,
             bonus=self.options.bonus,
-            drafter=self.options.drafter or "model",
+            drafter=drafter.spec,
+            drafter_digest=drafter.digest,
             sampling=self.settings.sampling,
             provenance=self._provenance(chosen, numbers),
         )
