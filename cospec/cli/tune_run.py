@@ -19,6 +19,7 @@ from cospec.cli.tune_options import TuneOptions
 if TYPE_CHECKING:
     from cospec.decode_file import DecodeConfig
     from cospec.engine.record import Rollout
+    from cospec.engine.request import Request
     from cospec.evaluation import EvalSettings, Method
     from cospec.evaluation.paired import PairedAccuracy
     from cospec.evaluation.tune.lengths import LengthGain
@@ -100,12 +101,13 @@ def _split(rows: Sequence[PromptRow], options: TuneOptions) -> _Rows:
     return _Rows(shuffled[: options.probe], shuffled[options.probe : stop], shuffled[stop:])
 
 
-def drafter_warning(share: float, drafter: str, rules: Mapping[str, str]) -> str | None:
-    """What to say of a drafter with this ``share`` of accepted tokens beside ``rules``, candidates' rules by name."""
+def drafter_warning(share: float | None, drafter: str, rules: Mapping[str, str]) -> str | None:
+    """What to say of a drafter beside ``rules``, candidates' rules by name; ``share`` of its tokens were accepted, None
+    where there were none."""
     from cospec.engine.rules import RULES
 
     leaning = [name for name, rule in rules.items() if RULES[rule].leans_on_draft]
-    found = [f"is weak ({share:.0%} of its tokens are the target's)"] if share < WEAK else []
+    found = [f"is weak ({share:.0%} of its tokens are the target's)"] if share is not None and share < WEAK else []
     if drafter.partition(":")[0] in DEDICATED:
         found.append(f"({drafter}) was made for this target alone")
     if not leaning or not found:
@@ -138,7 +140,6 @@ class _Tuner:
     def run(self) -> tuple[DecodeConfig, dict[str, Any]]:
         """The decode config, and all numbers behind it."""
         lengths, gain, probes = self._length()
-        self._warn_of_drafter(probes)
         race = self._race(gain.num_draft_tokens) if self.options.budget is not None else None
         chosen = race.chosen if race else None
         confirmed = self._confirm(chosen) if self.options.confirm else None
@@ -151,7 +152,7 @@ class _Tuner:
             "rule": chosen or "strict",
             "confirm": dataclasses.asdict(confirmed) if confirmed else None,
             "num_texts": {
-                "probe": len(probes),
+                "probe": sum(map(len, probes.values())),
                 "trial": race.num_texts if race else 0,
                 "confirm": 2 * self.options.confirm,
             },
@@ -161,7 +162,7 @@ class _Tuner:
 
     # --- K -----------------------------------------------------------------------------------------------------------
 
-    def _length(self) -> tuple[dict[str, Any], LengthGain, list[Rollout]]:
+    def _length(self) -> tuple[dict[str, Any], LengthGain, dict[int, list[Rollout]]]:
         from cospec.engine.cost import measure_passes
         from cospec.evaluation.method import requests_of
         from cospec.evaluation.tune.lengths import as_json, best_gain, length_gains, near_best
@@ -173,8 +174,9 @@ class _Tuner:
         passes = measure_passes(self.pair, batch, [1, *(k + 1 for k in lengths)])
         sampling, drafter = self.settings.sampling, self.settings.drafter
         costs = measure_rounds(self.pair, requests, lengths, sampling, batch_size=batch, drafter=drafter)
-        probes = self.strict.engine(self.pair, self.settings).rollouts(requests)
-        self._warn_of_load(probes)
+        probes = self._probes(requests)
+        self._warn_of_load(probes[lengths[-1]])
+        self._warn_of_drafter(probes[lengths[-1]])
         gains = length_gains(probes, passes, costs)
         best = best_gain(gains)
         if best.gain <= 1:
@@ -185,6 +187,16 @@ class _Tuner:
         if len(lengths) > 1 and best.num_draft_tokens == lengths[-1]:
             self.warnings.append(f"K = {lengths[-1]} is the largest that was offered: offer larger ones")
         return {**as_json(gains, passes, costs), "near_best": near_best(gains)}, best, probes
+
+    def _probes(self, requests: Sequence[Request]) -> dict[int, list[Rollout]]:
+        """Strict's texts by K: those of the draft model at the largest tell of all others."""
+        drafter, lengths = self.settings.drafter, self.options.lengths
+        alone = drafter is None or drafter.runs_draft_model
+        found = {}
+        for k in lengths[-1:] if alone else lengths:
+            settings = dataclasses.replace(self.settings, num_draft_tokens=k)
+            found[k] = self.strict.engine(self.pair, settings).rollouts(requests)
+        return found
 
     def _warn_of_load(self, probes: Sequence[Rollout]) -> None:
         from cospec.evaluation.table import STARVED
@@ -197,11 +209,10 @@ class _Tuner:
             )
 
     def _warn_of_drafter(self, probes: Sequence[Rollout]) -> None:
-        from cospec.evaluation.tune.lengths import accepted_along
+        from cospec.evaluation.tune.lengths import share_accepted
 
-        accepted = [flag for rollout in probes for flag in accepted_along(rollout)]
         rules = {name: entry.rule for name, entry in self.chosen.items()}
-        found = drafter_warning(sum(accepted) / len(accepted), self.options.drafter or "model", rules)
+        found = drafter_warning(share_accepted(probes), self.options.drafter or "model", rules)
         self.warnings += [found] if found else []
 
     # --- the rule ----------------------------------------------------------------------------------------------------

@@ -51,6 +51,20 @@ def test_tune_end_to_end(tmp_path: Path) -> None:
     assert written.stdout == spelt.stdout
 
 
+def test_copies_are_counted_in_runs_at_every_k(tmp_path: Path) -> None:
+    asked = ["--pair", "tiny", "--task", "word_problems", "--num", "6", "--max-new-tokens", "48", "--drafter", "ngram"]
+    done = run_here("tune", *asked, "--probe", "6", "--num-draft-tokens", "2,6", "--json")
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert numbers["num_texts"]["probe"] == 12
+    for row in numbers["lengths"]["lengths"]:
+        k = str(row["num_draft_tokens"])
+        run = run_here("eval", *asked, "--methods", "strict", "--num-draft-tokens", k, "--out", tmp_path / k, "--json")
+        assert run.exit_code == 0, run.output
+        exact = json.loads(run.stdout)["methods"]["strict"]["tokens_per_round"]
+        assert row["tokens_per_round"] == pytest.approx(exact)
+
+
 def test_packed_weights_are_measured_and_the_pair_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "_FEWEST_WEIGHTS", 1)
     calls: list[int] = []

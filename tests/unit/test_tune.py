@@ -5,23 +5,34 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import family_pair, random_prompts
+from conftest import family_pair, pair_of, perturbed, random_prompts, tiny_config, tiny_model
 from engine_checks import decode
+from heads import saved_drafter
 
 from cospec.cli.tune_run import DEFAULT_RULES, GREEDY_RULES, drafter_warning
 from cospec.engine.cost import PassCosts
 from cospec.engine.drafters import drafter_named
+from cospec.engine.metrics import acceptance
 from cospec.engine.record import Sampling
 from cospec.engine.request import Request
 from cospec.engine.rules import RULES, rule_named
 from cospec.evaluation import EvalSettings, EvalTask, Method
 from cospec.evaluation.scoring import FailureLimit
 from cospec.evaluation.statistics import holm
-from cospec.evaluation.tune.lengths import accepted_along, best_gain, length_gains, near_best, num_rounds
+from cospec.evaluation.tune.lengths import (
+    accepted_along,
+    best_gain,
+    length_gains,
+    near_best,
+    num_rounds,
+    rounds_along,
+    share_accepted,
+)
 from cospec.evaluation.tune.race import Candidate, judge, race
 from cospec.evaluation.tune.rounds import RoundCosts, measure_rounds
 from cospec.evaluation.tune.sequential import Bets, LossTest, mean_bounds
@@ -155,16 +166,52 @@ def test_rounds_along_the_text_are_those_of_every_k() -> None:
             assert probe.output_ids == rollout.output_ids
             unknown = sum(b.accepted_len == 12 for b in probe.blocks)
             # A bonus behind 12 accepted tokens was never proposed.
-            assert abs(num_rounds(accepted_along(probe), k) - rollout.num_rounds) <= unknown
+            assert abs(rounds_along(probe, k) - rollout.num_rounds) <= unknown
+        assert k < 12 or [rounds_along(probe, k) for probe in probes] == [one.num_rounds for one in exact]
     assert num_rounds([], 3) == 0
     assert num_rounds([True, True, False, True, True, True, True], 2) == 3
+
+
+def test_a_token_behind_the_end_of_the_drafts_context_was_not_accepted() -> None:
+    config = tiny_config("llama", max_position_embeddings=24)
+    pair = pair_of(perturbed(tiny_model(config, 1), seed=2, scale=0.02), tiny_model(tiny_config("llama"), 1))
+    assert pair.draft_context == 24 < pair.target_context
+    (probe,) = decode(pair, "strict", random_prompts(6), num_draft_tokens=8, max_new_tokens=40)
+    assert any(not block.draft_ids for block in probe.blocks)
+    for k in (1, 2, 4, 8):
+        (exact,) = decode(pair, "strict", random_prompts(6), num_draft_tokens=k, max_new_tokens=40)
+        unknown = sum(block.accepted_len == 8 for block in probe.blocks)
+        assert abs(rounds_along(probe, k) - exact.num_rounds) <= unknown * (k < 8)
+
+
+@pytest.mark.parametrize("kind", ["ngram", "mtp"])
+def test_a_drafter_that_is_no_model_is_counted_in_runs_of_its_own_at_every_k(kind: str, tmp_path: Path) -> None:
+    pair = family_pair("llama", "sdpa")
+    drafter = drafter_named(kind) if kind == "ngram" else saved_drafter(kind, pair, tmp_path)
+    lengths, prompts = (1, 2, 5), random_prompts(5, 9, 12, 4)
+    probes = {
+        k: decode(pair, "strict", prompts, drafter=drafter, num_draft_tokens=k, max_new_tokens=40) for k in lengths
+    }
+    passes = PassCosts(0.5, dict.fromkeys((1, 2, 3, 6), 1.0))
+    for entry in length_gains(probes, passes, RoundCosts(1.0, dict.fromkeys(lengths, 1.0), 0.5)):
+        found = acceptance(probes[entry.num_draft_tokens])
+        assert entry.tokens_per_round == pytest.approx(found.tokens_per_round)
+
+
+def test_the_share_accepted_is_of_proposals_that_were_decided() -> None:
+    pair = family_pair("llama", "sdpa")
+    (one,) = decode(pair, "strict", random_prompts(9), num_draft_tokens=6, max_new_tokens=30)
+    accepted = sum(block.accepted_len for block in one.blocks)
+    assert share_accepted([one]) == pytest.approx(accepted / (accepted + sum(bool(b.decisions) for b in one.blocks)))
+    assert share_accepted([]) is None
+    assert drafter_warning(None, "ngram", {"cascade_opt:alpha=0": "cascade_opt"}) is None
 
 
 def test_gains_by_hand() -> None:
     pair = family_pair("llama", "sdpa")
     probes = decode(pair, "strict", random_prompts(5, 9), num_draft_tokens=4, max_new_tokens=30)
     rounds = RoundCosts(1.0, {1: 1.5, 2: 2.0, 4: 9.0}, 0.5)
-    gains = length_gains(probes, PassCosts(0.5, {1: 1.0, 2: 1.25, 3: 1.5, 5: 4.0}), rounds)
+    gains = length_gains({4: probes}, PassCosts(0.5, {1: 1.0, 2: 1.25, 3: 1.5, 5: 4.0}), rounds)
     for entry in gains:
         tokens = sum(len(probe.output_ids) for probe in probes)
         expected = tokens / sum(num_rounds(accepted_along(probe), entry.num_draft_tokens) for probe in probes)
