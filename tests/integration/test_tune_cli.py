@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from model_dirs import assert_refused, run_here
+from model_dirs import assert_refused, run_here, write_rows
 
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
 from cospec.engine import packed
 from cospec.engine.record import Sampling
+from cospec.evaluation.tune import rounds
+from cospec.evaluation.tune.rounds import RoundCosts
 
 PROMPT = "Ben has 14 coins. First Ben finds 9 coins. How many coins does Ben have now?"
 TUNE = ["tune", "--pair", "tiny", "--task", "word_problems", "--max-new-tokens", "48", "--batch-size", "16"]
@@ -36,10 +40,16 @@ def test_tune_end_to_end(tmp_path: Path) -> None:
     assert list(trial) == ["always", "lenience:alpha=0.3"]
     assert all(row["num_problems"] <= 64 for row in trial.values())
     assert numbers["num_texts"]["trial"] >= sum(row["num_problems"] for row in trial.values())
-    assert numbers["confirm"]["num_problems"] == 16
+    # What pays depends on the machine; the target needs no comparison with itself.
+    assert numbers["rule"] in ("target", "strict", *trial)
+    assert numbers["confirm"]["num_problems"] == 16 if numbers["rule"] != "target" else numbers["confirm"] is None
+    assert numbers["lengths"]["acceptance"]["num_draft_tokens"] == 6
+    assert len(numbers["lengths"]["acceptance"]["acceptance_by_position"]) == 6
+    assert numbers["num_texts"]["timing"] == 4 * 6 * 16
     assert any("do not transfer between tasks" in line for line in numbers["warnings"])
     config = read_decode_file(file)
-    assert (config.rule, config.num_draft_tokens) == (numbers["rule"], numbers["num_draft_tokens"])
+    assert config.rule == numbers["rule"]
+    assert config.num_draft_tokens == numbers["num_draft_tokens"] or config.rule == "target"
     assert config.sampling == Sampling(0.6)
     assert config.provenance["task"] == "word_problems"
     assert config.provenance["budget_points"] == 25
@@ -63,6 +73,83 @@ def test_copies_are_counted_in_runs_at_every_k(tmp_path: Path) -> None:
         assert run.exit_code == 0, run.output
         exact = json.loads(run.stdout)["methods"]["strict"]["tokens_per_round"]
         assert row["tokens_per_round"] == pytest.approx(exact)
+
+
+def fixed_costs(monkeypatch: pytest.MonkeyPatch, round_s: float) -> None:
+    """Rounds at every K that cost ``round_s`` steps of the target, whatever the machine."""
+
+    def measured(pair: Any, requests: Any, lengths: Sequence[int], *rest: Any, **settings: Any) -> RoundCosts:
+        return RoundCosts(1.0, dict.fromkeys(lengths, round_s), 0.1)
+
+    monkeypatch.setattr(rounds, "measure_rounds", measured)
+
+
+def with_scorer(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> list[str | Path]:
+    """Options of a trial of `always` on prompts that a scorer with this ``body`` judges; it counts in ``num``."""
+    (folder / f"{folder.name}_scorer.py").write_text(
+        "import itertools\nfrom cospec.scoring import Verdict\ncount = itertools.count(1)\n\n"
+        f"def score(text, row):\n    num = next(count)\n    {body}\n    return Verdict('right', None, '')\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    rows = write_rows(folder / "rows.jsonl", [{"id": i, "prompt": PROMPT, "gold": "23"} for i in range(28)])
+    asked: list[str | Path] = ["tune", "--pair", "tiny", "--prompts", rows, "--scorer", f"{folder.name}_scorer:score"]
+    asked += ["--max-new-tokens", "16", "--batch-size", "16", "--probe", "4", "--num-draft-tokens", "3"]
+    return [*asked, "--budget", "60", "--rule", "always", "--bonus", "arbitrated", "--out", folder / "decode.yaml"]
+
+
+def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed_costs(monkeypatch, 50.0)
+    file = tmp_path / "decode.yaml"
+    done = run_here(*TUNE, "--num", "6", "--probe", "6", "--num-draft-tokens", "2,3", "--out", file)
+    assert done.exit_code == 0, done.output
+    assert "no K pays here" in done.stderr
+    assert f"chosen in {file}: target, as nothing is faster" in done.stdout
+    assert read_decode_file(file).rule == "target"
+    written = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "8", PROMPT)
+    assert written.exit_code == 0, written.output
+    asked = ["eval", "--pair", "tiny", "--task", "word_problems", "--num", "2", "--max-new-tokens", "8"]
+    assert run_here(*asked, "--methods", "strict", "--decode", file).exit_code == 0
+    # A rule that is not fast enough to make up for it is not chosen either.
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"), "--json")
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert numbers["rule"] == read_decode_file(file).rule == "target"
+    assert numbers["race"]["candidates"][0]["outcome"] in ("slower", "kept")
+
+
+def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    file = tmp_path / "decode.yaml"
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "if num == 20: raise KeyboardInterrupt"))
+    assert done.exit_code == 130
+    assert f"kept: the choice so far in {file}: strict, K = 3" in done.stderr
+    config = read_decode_file(file)
+    # The bonus asked for is the candidates'.
+    assert (config.rule, config.num_draft_tokens, config.bonus) == ("strict", 3, None)
+
+
+def test_a_confirmation_that_fails_leaves_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = with_scorer(tmp_path, monkeypatch, "assert num <= 32, 'broken'")
+    done = run_here(*asked, "--confirm", "8", "--json")
+    assert done.exit_code == 0, done.output
+    assert "could not be confirmed: the scorer of task" in done.stderr
+    numbers = json.loads(done.stdout)
+    assert (numbers["rule"], numbers["confirm"]) == ("always", None)
+    config = read_decode_file(tmp_path / "decode.yaml")
+    assert (config.rule, config.bonus) == ("always", "arbitrated")
+
+
+def test_a_bonus_that_strict_has_not_is_the_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = [*TUNE, "--num", "24", "--probe", "4", "--num-draft-tokens", "2", "--temperature", "1", "--budget", "90"]
+    done = run_here(*asked, "--rule", "ensemble", "--bonus", "rule", "--out", tmp_path / "decode.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    config = read_decode_file(tmp_path / "decode.yaml")
+    assert config.bonus == ("rule" if config.rule.startswith("ensemble") else None)
+    assert_refused(run_here(*TUNE, "--num", "4", "--bonus", "rule"), "--bonus is for choosing a rule: add --budget")
 
 
 def test_packed_weights_are_measured_and_the_pair_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cospec.engine.cost import PassCosts
-from cospec.engine.metrics import ratio
+from cospec.engine.metrics import acceptance, ratio
 from cospec.engine.record import Rollout
 from cospec.evaluation.comparison import Interval, mean_ratio
 from cospec.evaluation.resampling import bootstrap_interval
@@ -112,11 +112,27 @@ def near_best(gains: Sequence[LengthGain], share: float = 0.02) -> list[int]:
     return [entry.num_draft_tokens for entry in gains if entry.gain >= (1 - share) * best]
 
 
-def as_json(gains: Sequence[LengthGain], passes: PassCosts, rounds: RoundCosts) -> Mapping[str, Any]:
-    """All that decided K; ``c_rel`` with all that the engine does around its passes, whatever drafts."""
+def as_json(
+    gains: Sequence[LengthGain],
+    probes: Mapping[int, Sequence[Rollout]],
+    passes: PassCosts,
+    rounds: RoundCosts,
+    c_rel: float,
+) -> Mapping[str, Any]:
+    """All that decided K, and what was accepted of the longest blocks."""
+    longest = max(probes)
+    found = acceptance(probes[longest])
     return {
-        "c_rel": rounds.c_rel,
+        "c_rel": c_rel,
         "target_pass": {str(width): seconds / passes.target_s[1] for width, seconds in passes.target_s.items()},
         "step_s": rounds.step_s,
+        "cpu_share": rounds.cpu_share,
         "lengths": [entry.to_json() for entry in gains],
+        "acceptance": {
+            "num_draft_tokens": longest,
+            "acceptance_rate": found.acceptance_rate,
+            "l_accept": found.l_accept,
+            "mean_acceptance_length": found.mean_acceptance_length,
+            "acceptance_by_position": found.acceptance_by_position if found.num_drafts else [],
+        },
     }
