@@ -67,6 +67,8 @@ def test_copies_are_counted_in_runs_at_every_k(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     numbers = json.loads(done.stdout)
     assert numbers["num_texts"]["probe"] == 12
+    # Six runs of each K and of the target alone, in batches that six problems fill to the eight asked for.
+    assert numbers["num_texts"]["timing"] == 6 * 3 * 8
     for row in numbers["lengths"]["lengths"]:
         k = str(row["num_draft_tokens"])
         run = run_here("eval", *asked, "--methods", "strict", "--num-draft-tokens", k, "--out", tmp_path / k, "--json")
