@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_dirs import assert_refused, run_here, write_rows
+from model_dirs import assert_refused, run_here, write_arbiter, write_pair, write_rows
 
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
 from cospec.engine import packed
@@ -152,6 +152,37 @@ def test_a_bonus_that_strict_has_not_is_the_candidates(tmp_path: Path, monkeypat
     config = read_decode_file(tmp_path / "decode.yaml")
     assert config.bonus == ("rule" if config.rule.startswith("ensemble") else None)
     assert_refused(run_here(*TUNE, "--num", "4", "--bonus", "rule"), "--bonus is for choosing a rule: add --budget")
+
+
+def test_an_arbiters_threshold_is_tuned_and_decoded_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    pair, file, text = write_pair(tmp_path), tmp_path / "decode.yaml", "w7 w8 w9"
+    directory = write_arbiter(tmp_path / "mine", pair)
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": i, "prompt": f"w{7 + i} w9", "gold": "w8"} for i in range(36)])
+    asked = ["tune", "--pair", pair, "--prompts", rows, "--scorer", "cospec.scoring.open_qa:score_open_qa"]
+    asked += ["--max-new-tokens", "16", "--probe", "4", "--num-draft-tokens", "4", "--budget", "60"]
+    asked += ["--arbiter", directory, "--values", "arbiter:threshold=0,0.9", "--out", file, "--json"]
+    done = run_here(*asked)
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert [row["name"] for row in numbers["race"]["candidates"]] == ["mine:threshold=0", "mine:threshold=0.9"]
+    # One that keeps every draft is by far the fastest, and the budget is a wide one.
+    assert numbers["rule"] == "mine:threshold=0"
+    config = read_decode_file(file)
+    assert (config.rule, config.arbiter, config.threshold) == ("arbiter", str(directory.resolve()), 0.0)
+    assert config.provenance["trial"]["name"] == "mine:threshold=0"
+    generate, cap = ["generate", "--pair", pair, "--max-new-tokens", "12", "--json"], ["--num-draft-tokens", "4"]
+    written = run_here(*generate, "--decode", file, text)
+    spelt = run_here(*generate, "--arbiter", directory, "--threshold", "0", *cap, text)
+    assert written.exit_code == 0, written.output
+    assert written.stdout == spelt.stdout != run_here(*generate, *cap, text).stdout
+    evaluate = ["eval", "--pair", pair, "--prompts", rows, "--scorer", "exact", "--methods", "strict", "--json"]
+    judged = run_here(*evaluate, "--max-new-tokens", "8", "--decode", file, "--out", tmp_path / "run")
+    assert judged.exit_code == 0, judged.output
+    described = json.loads(judged.stdout)["settings"]["methods"]["mine"]
+    assert (described["rule"], described["threshold"]) == ("arbiter", 0.0)
+    (directory / "adapter_config.json").write_text("{}")
+    assert_refused(run_here(*generate, "--decode", file, text), "is not the one that", "was made with: tune again")
 
 
 def test_packed_weights_are_measured_and_the_pair_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
