@@ -13,6 +13,7 @@ from model_dirs import assert_refused, run_here, write_arbiter, write_pair, writ
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
 from cospec.engine import packed
 from cospec.engine.record import Sampling
+from cospec.evaluation.table import STARVED
 from cospec.evaluation.tune import rounds
 from cospec.evaluation.tune.rounds import RoundCosts
 
@@ -242,17 +243,26 @@ def test_what_tune_cannot_do_is_refused_before_models_are_loaded(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_tune_finds_the_k_of_a_full_sweep_in_a_tenth_of_its_texts(tmp_path: Path) -> None:
+def test_tune_finds_the_k_of_a_full_sweep_with_half_of_its_tokens(tmp_path: Path) -> None:
     lengths = "1,2,3,5,8"
     common = ["--pair", "tiny", "--task", "word_problems", "--max-new-tokens", "128", "--batch-size", "32"]
     common += ["--num-draft-tokens", lengths, "--json"]
     swept = run_here("sweep", *common, "--num", "200", "--rule", "strict", "--out", tmp_path / "sweep")
     assert swept.exit_code == 0, swept.output
     cells = [row for row in json.loads(swept.stdout)["cells"] if row["rule"] == "strict"]
-    clock = {row["num_draft_tokens"]: row["timing"]["clock_speedup"] for row in cells}
     tuned = run_here("tune", *common, "--num", "60", "--probe", "32")
     assert tuned.exit_code == 0, tuned.output
     numbers = json.loads(tuned.stdout)
-    assert sum(numbers["num_texts"].values()) <= sum(row["num"] for row in cells) / 10
-    # The clock of a busy machine does not tell neighbours apart that are within a few percent.
-    assert clock[numbers["num_draft_tokens"]] >= 0.93 * max(clock.values())
+    # Few texts are finished; most tokens are those of the timed runs.
+    assert numbers["num_texts"]["probe"] <= sum(row["num"] for row in cells) / 10
+    assert sum(numbers["num_tokens"].values()) <= sum(row["num_tokens"] for row in cells) / 2
+    exact = {row["num_draft_tokens"]: row["tokens_per_round"] for row in cells}
+    found = {row["num_draft_tokens"]: row for row in numbers["lengths"]["lengths"]}
+    assert {k: row["tokens_per_round"] for k, row in found.items()} == pytest.approx(exact, rel=0.06)
+    gains = {k: exact[k] / row["round_cost"] for k, row in found.items()}
+    assert gains[numbers["num_draft_tokens"]] >= 0.97 * max(gains.values())
+    clock = {row["num_draft_tokens"]: row["timing"]["clock_speedup"] for row in cells}
+    if min(numbers["lengths"]["cpu_share"], *(row["timing"]["cpu_share"] for row in cells)) < STARVED:
+        pytest.skip("other programs had the core: the clock cannot tell which K is best")
+    # It does not tell neighbours apart that are within a few percent; the worst K is further away.
+    assert min(clock.values()) < 0.93 * max(clock.values()) <= clock[numbers["num_draft_tokens"]]
