@@ -12,19 +12,22 @@ from cospec.engine.record import Sampling
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """How to decode: a rule's spec, or an arbiter's directory with its threshold and a digest of its files.
+    """How to decode: a rule's spec, or an arbiter's directory with its threshold.
 
-    ``bonus`` None is the rule's usual form; ``drafter`` is a spec as `--drafter` takes it. ``provenance`` says what the
-    choice rests on; nothing reads it but people, and the warning about another pair.
+    The digests are of the files of arbiter, judge and drafter; one that is None is not compared. ``bonus`` None is the
+    rule's usual form; ``drafter`` is a spec as `--drafter` takes it. ``provenance`` says what the choice rests on;
+    nothing reads it but people, and the warning about another pair.
     """
 
     rule: str = "strict"
     arbiter: str | None = None
     arbiter_digest: str | None = None
+    judge_digest: str | None = None
     threshold: float | None = None
     num_draft_tokens: int = 5
     bonus: Literal["arbitrated", "target", "rule"] | None = None
     drafter: str = "model"
+    drafter_digest: str | None = None
     sampling: Sampling = field(default_factory=Sampling)
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -36,6 +39,9 @@ class DecodeConfig:
             )
         if self.arbiter is None and (self.threshold is not None or self.arbiter_digest is not None):
             raise ValueError(f"rule {self.rule!r} has no arbiter: drop threshold and arbiter_digest")
+        for name, spec in (("judge_digest", self.rule), ("drafter_digest", self.drafter)):
+            if getattr(self, name) is not None and ":" not in spec:
+                raise ValueError(f"{name} is given, and {spec!r} has no files: drop it")
         if self.num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens is {self.num_draft_tokens}: it must be at least 1")
 

@@ -9,7 +9,7 @@ import typer
 
 from cospec.cli import eval_options as own
 from cospec.cli import problem_options as problems
-from cospec.cli.decode_option import DecodeFileOption, method_from_file
+from cospec.cli.decode_option import DecodeFileOption, settings_from_file
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -102,7 +102,7 @@ def command(
 def _run(given: dict[str, Any], written: frozenset[str]) -> None:
     """The command, of its parameters by name and those that the user wrote."""
     if given["decode"] is not None:
-        given = method_from_file(given["decode"], given, written)
+        given = settings_from_file(given["decode"], given, written)
     options = own.EvalOptions(**given)
     if options.against is not None and options.prompts is None and not options.task:
         _compare_finished(options)

@@ -92,8 +92,6 @@ class EvalOptions(DecodingOptions):
         for option, given in (("--rescore", self.rescore), ("--keep-rollouts", self.keep_rollouts)):
             if given and self.out is None:
                 raise ValueError(f"{option} works on a run directory: add --out RUN_DIR")
-        if self.oracle_branch and not self.arbiter:
-            raise ValueError("--oracle-branch checks an arbiter's decisions, and there is none: add --arbiter DIR")
         check_margin(self.margin)
         if self.repeats > 1 and self.temperature == 0:
             raise ValueError(f"--repeats {self.repeats} at temperature 0 repeats one text: add --temperature")

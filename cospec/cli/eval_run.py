@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import typer
 
-from cospec.cli.decode_option import warn_of_other_pair
+from cospec.cli.decode_option import method_from_file, warn_of_other_pair
 from cospec.cli.eval_options import EvalOptions
 from cospec.cli.eval_report import against_earlier, check_against, check_outputs, read_earlier, report
 from cospec.cli.eval_tasks import LoadedTask, contaminations, load_eval_tasks
@@ -43,6 +43,10 @@ def run_evaluation(options: EvalOptions) -> None:
     loaded = load_eval_tasks(options)
     overlap = contaminations(loaded, options.train_prompts) if options.train_prompts else None
     choices = choose_methods(options.methods, options.arbiter or [], options.threshold)
+    if options.decode is not None:
+        choices |= method_from_file(options.decode, choices)
+    if options.oracle_branch and not any(choice.arbiter for choice in choices.values()):
+        raise ValueError("--oracle-branch checks an arbiter's decisions, and there is none: add --arbiter DIR")
     check_methods(options.decoding(), choices)
     spec = read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
     check_passes(None, options.packed, spec)
@@ -169,7 +173,8 @@ def _evaluate(job: _Job, run: EvalRun | None, stop: StopSignals) -> Evaluation:
                 max_failed_share=job.options.max_failed_share,
             )
         except TooManyFailures as error:
-            raise ValueError(f"{error}; kept: {kept_where}") from error
+            again = ", which --rescore judges again" if run else ""
+            raise ValueError(f"{error}; kept: {kept_where}{again}") from error
 
 
 def _announce_kept(job: _Job, kept: Sequence[Sample]) -> int:

@@ -102,21 +102,16 @@ def load_pair_from_options(
 
 @dataclass(frozen=True, slots=True)
 class RuleChoice:
-    """What decides at a mismatch, as the options put it; checked by `choose_rule`, built by `rule_from_options`."""
+    """What decides at a mismatch, as the options put it; checked by `choose_rule`, built by `rule_from_options`.
+
+    ``bonus`` None is that of the options that all methods share.
+    """
 
     name: str
     arbiter: Path | None = None
     threshold: float = 0.5
     sampled: bool = False
-
-    @property
-    def judge(self) -> Path | None:
-        """The directory of the head that the rule's spec names, None for other rules and for a head of the Hub."""
-        from cospec.engine.rules import RULES
-
-        name, _, text = self.name.partition(":")
-        path = RULES[name].taken_apart(text)[0] if name in RULES else None
-        return Path(path) if path and Path(path).is_dir() else None
+    bonus: Bonus | None = None
 
 
 def choose_rule(
@@ -264,9 +259,10 @@ class DecodeOptions:
         if choice.arbiter is None and choice.name != "draft":
             rule = rule_named(choice.name)
             rule.check_sampling(self.sampling)
+            bonus = choice.bonus or self.bonus
             if rule.drafts:
-                check_bonus(self.bonus, rule)
-                rule.check_drafter(self.bonus or rule.default_bonus, one_hot=self.make_drafter().one_hot)
+                check_bonus(bonus, rule)
+                rule.check_drafter(bonus or rule.default_bonus, one_hot=self.make_drafter().one_hot)
 
     def check_ids(self, pair: Pair) -> None:
         """ValueError for an ending id that the pair's tokenizer does not have."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +62,13 @@ def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> 
         choice.arbiter is None and (choice.name == "draft" or not rule_named(choice.name).drafts)
         for choice in choices.values()
     ]
-    given = {
-        "--bonus": options.bonus is not None,
-        "--cost-ratio": options.cost_ratio is not None,
-        "--num-draft-tokens": options.num_draft_tokens != 5,
+    own_bonus = [choice.bonus is not None for choice in choices.values()]
+    useless = {
+        "--bonus": options.bonus is not None and all(map(or_, alone, own_bonus)),
+        "--cost-ratio": options.cost_ratio is not None and all(alone),
+        "--num-draft-tokens": options.num_draft_tokens != 5 and all(alone),
     }
-    for option in [option for option, is_given in given.items() if is_given and all(alone)]:
+    for option in [option for option, is_useless in useless.items() if is_useless]:
         raise ValueError(f"{option} is given, but nothing here drafts ({', '.join(choices)}): drop {option}")
 
 
@@ -82,7 +84,7 @@ def _build(name: str, choice: RuleChoice, pair: Pair, options: DecodeOptions) ->
         return Method(name, "draft")
     if choice.name == "target":
         return Method(name, "target")
-    return Method(name, rule_from_options(choice, pair), options.bonus)
+    return Method(name, rule_from_options(choice, pair), choice.bonus or options.bonus)
 
 
 def describe(
@@ -113,7 +115,9 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
 def describe_decoding(options: DecodeOptions) -> dict[str, Any]:
     """The part of `describe` that needs no models: how all methods decode."""
     # The bonus is each method's own.
-    return {key: value for key, value in asdict(options).items() if key != "bonus"}
+    found = {key: value for key, value in asdict(options).items() if key != "bonus"}
+    pinned = pinned_drafter(options.drafter or "model")
+    return found | ({"drafter_digest": pinned.digest} if pinned.digest else {})
 
 
 def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
@@ -121,22 +125,61 @@ def _describe_method(method: Method, choice: RuleChoice) -> dict[str, Any]:
     if choice.arbiter is not None:
         found = arbiter_digest(choice.arbiter)
         described |= {"threshold": choice.threshold, "arbiter": str(choice.arbiter.resolve()), "arbiter_digest": found}
-    if choice.judge is not None:
-        described["judge_digest"] = arbiter_digest(choice.judge)
+    elif (pinned := pinned_rule(choice.name)).digest is not None:
+        described["judge_digest"] = pinned.digest
     return described
 
 
-def pair_digest(pair: Pair) -> str:
-    """Digest of the pair's pins: names, configs, a sample of the weights, tokenizer."""
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A rule's or drafter's ``spec``, its directory as an absolute path, and a ``digest`` of the files it names.
+
+    A Hub repository's digest is its commit's; None where the spec names no files.
+    """
+
+    spec: str
+    digest: str | None
+
+
+def pinned_rule(spec: str) -> Pinned:
+    """What a rule's spec names."""
+    from cospec.engine.rules import RULES
+
+    name, _, text = spec.partition(":")
+    return _pinned(name, text, RULES[name].taken_apart(text)[0] if name in RULES else None)
+
+
+def pinned_drafter(spec: str) -> Pinned:
+    """What a drafter's spec names."""
+    from cospec.engine.drafters.spec import taken_apart
+
+    name, _, text = spec.partition(":")
+    return _pinned(name, text, taken_apart(text)[0])
+
+
+def _pinned(name: str, text: str, place: str | None) -> Pinned:
+    if place is None:
+        return Pinned(f"{name}:{text}" if text else name, None)
+    if Path(place).is_dir():
+        return Pinned(f"{name}:{text.replace(place, str(Path(place).resolve()), 1)}", arbiter_digest(Path(place)))
+    from cospec.engine.heads.files import CONFIG_NAME, find
+
+    config = find(place, CONFIG_NAME)
+    return Pinned(f"{name}:{text}", config.parent.name[:16] if config else None)
+
+
+def pair_digest(pair: Pair, *, draft: bool = True) -> str:
+    """Digest of the pair's pins: names, configs, a sample of the weights, tokenizer; without ``draft``, of the target's."""
     from cospec.pins import model_pins
 
-    pins = [asdict(pin) for pin in model_pins(pair).values()]
+    pins = [asdict(pin) for role, pin in model_pins(pair).items() if draft or role != "draft"]
     return digest([dumps([*pins, pair.tokenizer_digest]).encode()])
 
 
 def arbiter_digest(directory: Path) -> str:
-    """Digest of an arbiter's or a head's weights and configs."""
-    files = sorted(file for file in directory.iterdir() if file.suffix in (".safetensors", ".json"))
+    """Digest of an arbiter's or a head's weights and configs; a datastore's config has digests of all it holds."""
+    kinds, pickled = (".safetensors", ".json"), "pytorch_model.bin"
+    files = sorted(file for file in directory.iterdir() if file.suffix in kinds or file.name == pickled)
     return digest(file.read_bytes() for file in files)
 
 

@@ -87,7 +87,10 @@ class ProblemOptions(ModelOptions):
                     f"--{name.replace('_', '-')} is for tasks and --prompts is a file of finished prompts: drop it, or "
                     "use --task"
                 )
-        if self.scorer is not None and len(self.task or []) > 1:
+        tasks = self.task or []
+        if twice := [name for name in tasks if tasks.count(name) > 1]:
+            raise ValueError(f"task {twice[0]} is named twice: drop one")
+        if self.scorer is not None and len(tasks) > 1:
             raise ValueError("--scorer replaces the scorer of one task and there are several: run them one by one")
         if self.confirm_run_unsafe_code:
             os.environ[CONSENT] = "1"

@@ -107,7 +107,7 @@ def command(
 
     loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
     engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
-    claim(out, loaded, arbiter, choice.judge)
+    claim(out, loaded, arbiter, choice.name, options.drafter or "model")
     requests = requests_of(loaded, rows, raw=raw)
     kept = recorded_rollouts(out, requests, engine.settings)
     new, seconds = _decode(engine, requests, {rollout.id for rollout in kept}, out)

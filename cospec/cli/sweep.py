@@ -6,7 +6,7 @@ import typer
 
 from cospec.cli import problem_options as problems
 from cospec.cli import sweep_options as own
-from cospec.cli.eval_options import ArbitersOption, MarginOption, RepeatsOption
+from cospec.cli.eval_options import ArbitersOption, MarginOption, RepeatsOption, RescoreOption
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -56,6 +56,7 @@ def command(
     margin: MarginOption = 0.02,
     c_rel: own.CRelOption = None,
     out: own.OutOption = None,
+    rescore: RescoreOption = False,
     dry_run: own.DryRunOption = False,
     parquet: own.ParquetOption = False,
     plot: own.PlotOption = False,

@@ -15,7 +15,7 @@ from cospec.cli.problem_options import DecodingOptions, check_margin
 
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
-    from cospec.evaluation.sweep.grid import Grid, MethodGrid
+    from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid
 
 GridOption = Annotated[
     Path | None, typer.Option("--grid", metavar="GRID.yaml", help="The grid as a file: docs/sweep.md has its keys.")
@@ -79,22 +79,25 @@ class SweepOptions(DecodingOptions):
     margin: float
     c_rel: float | None
     out: Path | None
+    rescore: bool
     dry_run: bool
     parquet: bool
     plot: bool
     given: frozenset[str]
 
     def resolved(self) -> tuple[SweepOptions, Grid]:
-        """The grid of the file or of the options, and the options with its tasks; ValueError for contradictions."""
-        from cospec.config import load_config
+        """The grid of the file, of the options where it is silent, and the options with the file's tasks.
+
+        ValueError for contradictions.
+        """
+        from cospec.config import keys_of, load_config
         from cospec.evaluation.sweep.grid import Grid
 
-        if self.grid is None:
-            return self, self._grid()
-        refuse_both(self.grid, _IN_FILE, self.given)
+        if self.grid is not None:
+            refuse_both(self.grid, _IN_FILE, self.given)
         grid = load_config(Grid, self.grid, [])
-        filled = replace(self, task=grid.tasks or self.task, num=grid.num or self.num)
-        return filled, grid
+        grid = replace(grid, **self._grid(() if self.grid is None else keys_of(self.grid)))
+        return replace(self, task=grid.tasks or self.task, num=grid.num or self.num), grid
 
     def check(self) -> None:
         """ValueError for options that contradict each other; loads nothing."""
@@ -102,12 +105,25 @@ class SweepOptions(DecodingOptions):
         if self.out is None and not self.dry_run:
             raise ValueError("a sweep is long work and writes as it goes: add --out RUN_DIR")
         check_directory(self.out)
+        if self.rescore and self.dry_run:
+            raise ValueError("--rescore judges texts and --dry-run does nothing: drop one of the two")
         check_margin(self.margin)
         if self.c_rel is not None and not 0 < self.c_rel < float("inf"):
             raise ValueError(f"--c-rel is {self.c_rel}: it is a draft step's time by a target step's, above 0")
 
-    def _grid(self) -> Grid:
-        from cospec.evaluation.sweep.grid import Grid, SamplingGrid
+    def _grid(self, in_file: Collection[str]) -> dict[str, Any]:
+        """What the options say of the grid, but for what a file says."""
+        found: dict[str, Any] = {}
+        if "methods" not in in_file:
+            found["methods"] = methods_of(self.rule or [], self.values or [], self.arbiter or [])
+        if "num_draft_tokens" not in in_file:
+            found["num_draft_tokens"] = _numbers("--num-draft-tokens", self.num_draft_tokens, int)
+        if "samplings" not in in_file:
+            found["samplings"] = self._samplings()
+        return found
+
+    def _samplings(self) -> list[SamplingGrid]:
+        from cospec.evaluation.sweep.grid import SamplingGrid
 
         samplings = []
         for temperature in _numbers("--temperature", self.temperature, float):
@@ -119,11 +135,7 @@ class SweepOptions(DecodingOptions):
                 if name in self.given:
                     option = "--" + name.replace("_", "-")
                     raise ValueError(f"{option} is for temperatures above 0, and there is none: drop it, or add one")
-        return Grid(
-            methods=methods_of(self.rule or [], self.values or [], self.arbiter or []),
-            num_draft_tokens=_numbers("--num-draft-tokens", self.num_draft_tokens, int),
-            samplings=samplings,
-        )
+        return samplings
 
     def decoding(self) -> DecodeOptions:
         """The options that all cells share; sampling and K are each group's own."""

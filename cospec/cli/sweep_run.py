@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from cospec.cli.eval_tasks import LoadedTask, load_eval_tasks
 from cospec.cli.loading import DecodeOptions, RuleChoice, choose_rule
@@ -15,28 +18,25 @@ from cospec.cli.methods import build_methods, check_methods, describe, describe_
 from cospec.cli.options import on_interrupt
 from cospec.cli.progress import Step, progress
 from cospec.cli.stopping import StopSignals
+from cospec.cli.sweep_costs import c_rel_of
 from cospec.cli.sweep_options import SweepOptions
-from cospec.jsonl import dumps, write_json_atomic
+from cospec.jsonl import dumps
 
 if TYPE_CHECKING:
     from cospec.engine.record import Rollout
     from cospec.evaluation import EvalTask, Method, Sample
     from cospec.evaluation.result import MethodResult
     from cospec.evaluation.run import EvalRun
+    from cospec.evaluation.sweep.directory import CellId
     from cospec.evaluation.sweep.grid import Grid, Group, Point
     from cospec.pair import Pair
-
-COSTS = "costs.json"
-#: Results by task and method.
-_Results = dict[tuple[str, str], "MethodResult"]
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A method of the sweep: what it is built of, and the parameters its cells are told apart by."""
+    """A method of the sweep: what it is built of."""
 
     choice: RuleChoice
-    parameters: Mapping[str, Any]
 
     @property
     def rule(self) -> str:
@@ -49,11 +49,14 @@ def run_sweep(options: SweepOptions) -> None:
     from cospec.cli.loading import check_passes, read_pair_spec
     from cospec.evaluation.plots import require_matplotlib
     from cospec.evaluation.sweep.grid import groups_of
+    from cospec.evaluation.sweep.store import require_pyarrow
 
     options, grid = options.resolved()
     options.check()
     if options.plot:
         require_matplotlib()
+    if options.parquet:
+        require_pyarrow()
     loaded = load_eval_tasks(options)
     chosen = choose(grid)
     choices = {name: entry.choice for name, entry in chosen.items()}
@@ -80,6 +83,8 @@ def choose(grid: Grid) -> dict[str, Chosen]:
     """The methods by name; ValueError for an unknown rule, a value out of range and two methods that are the same."""
     from cospec.evaluation.sweep.grid import points_of
 
+    if not grid.methods:
+        raise ValueError("the grid has no methods: give one or more")
     found: dict[str, Chosen] = {}
     for point in points_of(grid.methods):
         name, chosen = _choose(point)
@@ -91,19 +96,18 @@ def choose(grid: Grid) -> dict[str, Chosen]:
 
 def _choose(point: Point) -> tuple[str, Chosen]:
     from cospec.engine.rules import rule_named
-    from cospec.evaluation.sweep.grid import parameters_of
 
     if point.spec is not None:
         if point.spec.partition(":")[0] == "target":
             raise ValueError("the target alone is decoded for every sampling anyway: leave `target` out of the grid")
         spec = rule_named(point.spec).spec
-        return spec, Chosen(choose_rule(spec, None), parameters_of(spec))
+        return spec, Chosen(choose_rule(spec, None))
     assert point.arbiter is not None
     given = dict(point.parameters)
     threshold = _share(given.get("threshold", 0.5))
     choice = choose_rule(None, Path(point.arbiter), threshold)
     name = point.name or Path(point.arbiter).resolve().name
-    return f"{name}:threshold={threshold:g}", Chosen(choice, {"threshold": threshold})
+    return f"{name}:threshold={threshold:g}", Chosen(choice)
 
 
 def _share(value: Any) -> float:
@@ -133,86 +137,108 @@ class _Sweep:
         stop: StopSignals,
     ) -> None:
         from cospec.cli.loading import load_pair_from_options
-        from cospec.evaluation.run import check_begun
 
         assert options.out is not None
-        self.options, self.loaded, self.groups, self.stop, self.out = options, loaded, groups, stop, options.out
+        self.options, self.groups, self.stop, self.out = options, groups, stop, options.out
         self.tasks: list[EvalTask] = [entry.task for entry in loaded]
-        self.chosen = {**chosen, "target": Chosen(RuleChoice("target"), {})}
-        for group in groups:
-            known = {**describe_decoding(_decoding(options, group)), "repeats": repeats_of(group, options)}
-            described = {entry.task.name: {**entry.described, "raw": options.raw} for entry in loaded}
-            check_begun(self.out / group.folder, known | {"tasks": described}, self.tasks)
+        _check_begun(options, loaded, groups)
         decoding = options.decoding()
         use = decoding.draft_use(entry.choice for entry in chosen.values())
         self.pair: Pair = load_pair_from_options(*options.models, draft_use=use)
         decoding.check_ids(self.pair)
-        choices = {name: entry.choice for name, entry in self.chosen.items()}
+        choices = {"target": RuleChoice("target"), **{name: entry.choice for name, entry in chosen.items()}}
         self.methods: dict[str, Method] = {m.name: m for m in build_methods(choices, self.pair, decoding)}
-        self.task_records = {entry.task.name: entry.describe(self.pair, options.raw) for entry in loaded}
+        described = describe(self.pair, decoding, choices, list(self.methods.values()))
+        described |= {"tasks": {entry.task.name: entry.describe(self.pair, options.raw) for entry in loaded}}
+        # As it will be read back: a tuple is a list then.
+        self.settings: dict[str, Any] = json.loads(dumps(described))
         self.decoding_pair = decoding.over(self.pair)
 
     def run(self) -> list[dict[str, Any]]:
-        """All rows of the table, which is written anew after each cell."""
+        """All rows of the table: the grid's, and behind them what else is finished in the directory."""
+        from cospec.evaluation.sweep.directory import CellRows, StoredGroup, check_groups, finished_rows, read_rows
         from cospec.evaluation.sweep.row import adjusted
         from cospec.evaluation.sweep.store import write_table
 
-        rows: list[dict[str, Any]] = []
-        c_rel = self._c_rel()
+        # All groups before the first is decoded.
+        check_groups(self.out, _without_own(self.settings), rescore=self.options.rescore)
+        if self.options.rescore:
+            self._rescore()
+        num_kept = self._num_kept()
+        c_rel = c_rel_of(self.options, self.decoding_pair, self.settings, self.groups, self.tasks[0].rows)
+        rows, cells = read_rows(self.out), CellRows(c_rel, self.options.margin)
         kept = f"all finished texts in {self.out}"
-        with on_interrupt(lambda: kept), progress("sweep", self._num_left(), "texts") as step:
-            targets: _Results = {}
+        with on_interrupt(lambda: kept), progress("sweep", self._num_left(num_kept), "texts") as step:
             for group in self.groups:
-                for key, result in self._results(group, step):
-                    if group.num_draft_tokens is None:
-                        targets[key] = result
-                    rows.append(self._row(group, result, targets[key[0], "target"], key[0], c_rel))
+                run = self._open(group, num_kept)
+                for task, result in self._results(group, run, step):
+                    cells.add(StoredGroup(run.directory, run.settings), task, result)
                     with self.stop.held():
-                        write_table(self.out, rows)
-        rows = adjusted(rows)
-        write_table(self.out, rows)
-        return rows
+                        write_table(self.out, [*(rows | cells.rows).values()])
+        whole = finished_rows(self.out, self.tasks, c_rel, self.options.margin)
+        if whole.mixed:
+            typer.echo(
+                f"cospec: warning: {len(whole.mixed)} cells have no speed-up by the clock: they and the target alone "
+                "were decoded on several machines",
+                err=True,
+            )
+        rows = {cell: whole.rows[cell] for cell in cells.rows} | whole.rows
+        table = adjusted([*rows.values()])
+        write_table(self.out, table)
+        return table
 
-    def _c_rel(self) -> float:
-        """The cost of a draft step: as the options say, or measured once for all runs on this directory."""
-        from cospec.evaluation.sweep.store import read_costs
+    def _rescore(self) -> None:
+        """Judge all texts of the tasks that are in the directory again, whatever grid they are of."""
+        from cospec.evaluation.run import EvalRun
+        from cospec.evaluation.scoring import rescored
+        from cospec.evaluation.sweep.directory import stored_groups
 
-        if self.options.c_rel is not None:
-            return self.options.c_rel
-        found = read_costs(self.out / COSTS)
-        if found is None:
-            found = self._measured()
-            write_json_atomic(self.out / COSTS, found)
-        return float(found["c_rel"])
+        for group in stored_groups(self.out):
+            tasks = {name: self.settings["tasks"].get(name, entry) for name, entry in group.settings["tasks"].items()}
+            EvalRun(
+                group.path,
+                {**group.settings, "tasks": tasks},
+                lambda samples: rescored(samples, self.tasks, self.options.workers),
+            )
 
-    def _measured(self) -> dict[str, Any]:
-        """c_rel, and target passes by width; a drafter that is no model of the pair's is timed within rounds."""
-        from cospec.engine.cost import measure_passes
-        from cospec.evaluation.method import requests_of
-        from cospec.evaluation.tune.rounds import measure_rounds
+    def _num_kept(self) -> Counter[CellId]:
+        """How many texts each cell has."""
+        from cospec.evaluation.sweep.directory import stored_groups
 
-        lengths = sorted({group.num_draft_tokens for group in self.groups if group.num_draft_tokens})
-        rows = self.tasks[0].rows[: self.options.batch_size]
-        costs = measure_passes(self.decoding_pair, len(rows), [1, *(k + 1 for k in lengths)])
-        drafter = self.options.decoding().make_drafter()
-        if drafter.runs_draft_model:
-            c_rel = costs.c_rel
-        else:
-            pair, sampling = self.decoding_pair, self.groups[0].sampling
-            requests = requests_of(pair, rows, raw=self.options.raw)
-            c_rel = measure_rounds(pair, requests, lengths, sampling, batch_size=len(rows), drafter=drafter).c_rel
-        return {
-            "c_rel": c_rel,
-            "draft_step_s": costs.draft_step_s,
-            "target_s": {str(width): seconds for width, seconds in costs.target_s.items()},
+        return Counter(
+            {cell: len(samples) for group in stored_groups(self.out) for cell, samples in group.samples().items()}
+        )
+
+    def _num_left(self, num_kept: Counter[CellId], groups: Sequence[Group] = ()) -> int:
+        """How many texts of the grid, or of some groups of it, are missing."""
+        return sum(
+            len(task.rows) * repeats_of(group, self.options) - num_kept[group.folder, name, task.name]
+            for group in groups or self.groups
+            for name in group.methods
+            for task in self.tasks
+        )
+
+    def _open(self, group: Group, num_kept: Counter[CellId]) -> EvalRun:
+        from cospec.evaluation.run import EvalRun
+        from cospec.evaluation.run_settings import ENVIRONMENTS
+
+        own = {
+            "sampling": asdict(group.sampling),
+            "num_draft_tokens": group.num_draft_tokens or 1,
+            "repeats": repeats_of(group, self.options),
+            "methods": {name: self.settings["methods"][name] for name in group.methods},
         }
+        # Where nothing is missing, this machine takes no part.
+        here = self.settings[ENVIRONMENTS] if self._num_left(num_kept, [group]) else []
+        return EvalRun(self.out / group.folder, self.settings | own | {ENVIRONMENTS: here})
 
-    def _results(self, group: Group, step: Step) -> Iterator[tuple[tuple[str, str], MethodResult]]:
-        """Every cell of a group, decoded where it is not there yet."""
+    def _results(self, group: Group, run: EvalRun, step: Step) -> Iterator[tuple[str, MethodResult]]:
+        """Every cell of a group with its task, decoded where it is not there yet."""
         from cospec.evaluation import evaluate
         from cospec.evaluation.scoring import TooManyFailures
 
-        run, settings = self._open(group), self._settings(group)
+        decoding, repeats = _decoding(self.options, group), repeats_of(group, self.options)
+        settings = decoding.eval_settings(repeats, raw=self.options.raw, workers=self.options.workers)
         kept: dict[tuple[str, str], list[Sample]] = {}
         for sample in run.samples():
             kept.setdefault((sample.task, sample.method), []).append(sample)
@@ -229,8 +255,9 @@ class _Sweep:
                         max_failed_share=self.options.max_failed_share,
                     )
                 except TooManyFailures as error:
-                    raise ValueError(f"{error}; kept: all finished texts in {self.out}") from error
-                yield (task.name, name), found.tasks[0].results[0]
+                    where = f"all finished texts in {self.out}, which --rescore judges again"
+                    raise ValueError(f"{error}; kept: {where}") from error
+                yield task.name, found.tasks[0].results[0]
 
     def _keeper(self, run: EvalRun, step: Step) -> Callable[[Sample, Rollout], None]:
         def keep(sample: Sample, rollout: Rollout) -> None:
@@ -240,42 +267,23 @@ class _Sweep:
 
         return keep
 
-    def _open(self, group: Group) -> EvalRun:
-        from cospec.evaluation.run import EvalRun
 
-        methods = [self.methods[name] for name in group.methods]
-        choices = {name: self.chosen[name].choice for name in group.methods}
-        described = describe(self.pair, _decoding(self.options, group), choices, methods)
-        described |= {"repeats": repeats_of(group, self.options), "tasks": self.task_records}
-        return EvalRun(self.out / group.folder, json.loads(dumps(described)))
+def _check_begun(options: SweepOptions, loaded: Sequence[LoadedTask], groups: Sequence[Group]) -> None:
+    """ValueError, before models are loaded, for a directory that this sweep cannot go on with."""
+    from cospec.evaluation.run import check_begun
+    from cospec.evaluation.sweep.directory import check_groups
 
-    def _settings(self, group: Group) -> Any:
-        options = self.options
-        decoding, repeats = _decoding(options, group), repeats_of(group, options)
-        return decoding.eval_settings(repeats, raw=options.raw, workers=options.workers)
+    assert options.out is not None
+    tasks = {"tasks": {entry.task.name: {**entry.described, "raw": options.raw} for entry in loaded}}
+    check_groups(options.out, _without_own(describe_decoding(options.decoding())) | tasks, rescore=options.rescore)
+    for group in groups:
+        known = describe_decoding(_decoding(options, group)) | {"repeats": repeats_of(group, options)} | tasks
+        check_begun(options.out / group.folder, known, [entry.task for entry in loaded], rescore=options.rescore)
 
-    def _num_left(self) -> int:
-        from cospec.evaluation.sweep.store import num_samples
 
-        have = sum(num_samples(self.out / group.folder) for group in self.groups)
-        rows = sum(len(task.rows) for task in self.tasks)
-        wanted = sum(len(group.methods) * rows * repeats_of(group, self.options) for group in self.groups)
-        return wanted - have
-
-    def _row(self, group: Group, result: MethodResult, target: MethodResult, task: str, c_rel: float) -> dict[str, Any]:
-        from cospec.evaluation.sweep.row import CellKey, cell_row
-
-        chosen = self.chosen[result.name]
-        key = CellKey(
-            task,
-            group.sampling,
-            result.name,
-            chosen.rule,
-            group.num_draft_tokens,
-            self.options.decoding().make_drafter().spec if group.num_draft_tokens else None,
-            tuple(chosen.parameters.items()),
-        )
-        return cell_row(key, result, target, c_rel, self.options.margin)
+def _without_own(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that are each group's own."""
+    return {key: value for key, value in settings.items() if key not in ("sampling", "num_draft_tokens")}
 
 
 def repeats_of(group: Group, options: SweepOptions) -> int:

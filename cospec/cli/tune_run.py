@@ -10,7 +10,7 @@ import typer
 
 from cospec.cli.eval_tasks import LoadedTask, load_eval_tasks
 from cospec.cli.loading import RuleChoice
-from cospec.cli.methods import arbiter_digest, build_methods, check_methods, pair_digest
+from cospec.cli.methods import arbiter_digest, build_methods, check_methods, pair_digest, pinned_drafter, pinned_rule
 from cospec.cli.options import on_interrupt
 from cospec.cli.progress import progress
 from cospec.cli.stopping import StopSignals
@@ -231,14 +231,18 @@ class _Tuner:
             return DecodeConfig(rule="target", sampling=self.settings.sampling, provenance=self._provenance(chosen))
         choice = self.chosen[chosen].choice if chosen in self.chosen else None
         arbiter = choice.arbiter.resolve() if choice and choice.arbiter else None
+        rule = pinned_rule(choice.name if choice else "strict")
+        drafter = pinned_drafter(self.options.drafter or "model")
         return DecodeConfig(
-            rule=choice.name if choice else "strict",
+            rule=rule.spec,
             arbiter=str(arbiter) if arbiter else None,
             arbiter_digest=arbiter_digest(arbiter) if arbiter else None,
+            judge_digest=rule.digest,
             threshold=choice.threshold if choice and arbiter else None,
             num_draft_tokens=self.settings.num_draft_tokens,
             bonus=self.options.bonus if choice else None,
-            drafter=self.options.drafter or "model",
+            drafter=drafter.spec,
+            drafter_digest=drafter.digest,
             sampling=self.settings.sampling,
             provenance=self._provenance(chosen),
         )

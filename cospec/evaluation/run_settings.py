@@ -12,7 +12,9 @@ ENVIRONMENTS = "environments"
 #: Parts of the settings that hold one entry per name; a later run may add names.
 BY_NAME = ("tasks", "methods")
 #: Settings that earlier versions did not have, and how they decoded.
-_LATER: Mapping[str, Any] = {"stop": [], "cost_ratio": None, "drafter": None}
+_LATER: Mapping[str, Any] = {"stop": [], "cost_ratio": None, "packed": False, "drafter": None}
+#: Digests that earlier versions did not record: where one side has none, nothing is known.
+_LATER_DIGESTS = frozenset({"drafter_digest", "judge_digest"})
 #: What decides the verdicts alone, so that judging the same texts again makes up for a change.
 _JUDGING = ("scorer", "scorer_digest", "isolation")
 
@@ -86,10 +88,11 @@ def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference
 
     Where an arbiter lies is no difference: its digest says which it is.
     """
-    places = {"arbiter"} if "arbiter_digest" in old.keys() & new.keys() else set()
+    both = old.keys() & new.keys()
+    left_out = (_LATER_DIGESTS - both) | ({"arbiter"} if "arbiter_digest" in both else set())
     pairs = [
         (key, *(side.get(key, _LATER.get(key)) for side in (old, new)))
-        for key in sorted((old.keys() | new.keys()) - places)
+        for key in sorted((old.keys() | new.keys()) - left_out)
     ]
     return [(key, was, now) for key, was, now in pairs if was != now]
 

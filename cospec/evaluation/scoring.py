@@ -72,5 +72,5 @@ class FailureLimit:
         return (
             f"the scorer of task {last.task!r} failed on {len(self._failed)} of {self.num_seen} samples under method "
             f"{last.method!r} ({kinds}; {last.id!r}: {last.reason}), more than the allowed share of {self.share:g}: "
-            "mend the scorer and judge the same texts again with --rescore, or allow more with --max-failed-share"
+            "mend the scorer, or allow more with --max-failed-share"
         )

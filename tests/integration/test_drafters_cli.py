@@ -60,6 +60,7 @@ def test_a_datastores_drafts_are_the_targets_text_and_are_accepted(files: Files,
         "pair",
         "arbiter",
         "judge",
+        "drafter",
         "target",
     }
     again = run_here("rollout", *common, "--drafter", f"{spec},min_match=3", "--rule", "strict", "--out", out)

@@ -127,7 +127,7 @@ def test_a_run_of_an_earlier_version_goes_on(files: Files, tmp_path: Path) -> No
     run = copied(files, tmp_path)
     settings = json.loads((run / "settings.json").read_text())
     (run / "settings.json").write_text(
-        json.dumps({k: v for k, v in settings.items() if k not in ("stop", "cost_ratio")})
+        json.dumps({k: v for k, v in settings.items() if k not in ("stop", "cost_ratio", "packed")})
     )
     for out in ((), ("--out", run)):
         again = run_here(*files.asked, *out, "--against", files.run, "--json")

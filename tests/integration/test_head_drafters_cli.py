@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,27 @@ def test_rollout_records_the_head(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["num_drafted"] > 0
     assert {row["settings"]["drafter"] for row in read_jsonl(out)} == {spec}
+
+
+def test_a_retrained_head_is_not_mixed_into_what_was_begun(folder: Path, tmp_path: Path) -> None:
+    head, run = tmp_path / "mtp", tmp_path / "run"
+    shutil.copytree(folder / "mtp", head)
+    common = ["--pair", folder / "pair" / "PAIR.yaml", "--drafter", f"mtp:{head}", "--max-new-tokens", "4"]
+    rows = write_rows(tmp_path / "rows.jsonl", [row | {"gold": "w9"} for row in ROWS])
+    rollout = ["rollout", *common, "--prompts", rows, "--rule", "strict", "--out", tmp_path / "out.jsonl"]
+    scored = ["--prompts", rows, "--scorer", "cospec.scoring.open_qa:score_open_qa", "--out", run]
+    evaluated = ["eval", *common, *scored, "--methods", "strict"]
+    assert run_here(*rollout).exit_code == 0
+    assert run_here(*evaluated).exit_code == 0
+    config = head / "config.json"
+    config.write_text(config.read_text() + "\n")
+    assert_refused(run_here(*rollout), "was made with another drafter")
+    assert_refused(run_here(*evaluated), "drafter_digest was")
+    # A directory of a version that recorded no digest goes on.
+    settings = json.loads((run / "settings.json").read_text())
+    del settings["drafter_digest"]
+    (run / "settings.json").write_text(json.dumps(settings))
+    assert run_here(*evaluated).exit_code == 0
 
 
 @pytest.mark.parametrize(

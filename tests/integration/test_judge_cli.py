@@ -12,6 +12,8 @@ import pytest
 import torch
 from model_dirs import ROOT, assert_refused, read_rows, run_here, write_pair, write_rows
 
+from cospec.cli.methods import Pinned, pinned_drafter, pinned_rule
+from cospec.decode_file import DecodeConfig, write_decode_file
 from cospec.engine.heads.judge import JudgeHead, save_judge
 from cospec.jsonl import read_jsonl, write_jsonl_atomic
 from cospec.pair import ModelSpec, PairSpec, load_pair
@@ -79,6 +81,27 @@ def test_rollout_does_not_go_on_with_another_head(folder: Path, tmp_path: Path) 
     assert {row["settings"]["rule"] for row in read_jsonl(tmp_path / "out.jsonl")} == {f"judge:{head},threshold=0.5"}
     (head / "config.json").write_text((head / "config.json").read_text() + "\n")
     assert_refused(run_here(*words), "was made with another judge")
+
+
+def test_a_decode_config_knows_its_judge_and_drafter_from_anywhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = write_judge(tmp_path / "judge", folder / "pair" / "target")
+    monkeypatch.chdir(tmp_path)
+    rule = pinned_rule("judge:judge,threshold=0.8")
+    assert rule.spec == f"judge:{head},threshold=0.8"
+    assert pinned_drafter("ngram:max_match=4") == Pinned("ngram:max_match=4", None)
+    drafter = pinned_drafter("eagle3:judge")
+    assert (drafter.spec, drafter.digest) == (f"eagle3:{head}", rule.digest)
+    write_decode_file(tmp_path / "decode.yaml", DecodeConfig(rule=rule.spec, judge_digest=rule.digest))
+    monkeypatch.chdir(folder)
+    words = ["--pair", folder / "pair" / "PAIR.yaml", "--decode", tmp_path / "decode.yaml", "--max-new-tokens", "4"]
+    done = run_here("generate", *words, "w9 w10")
+    assert done.exit_code == 0, done.output
+    (head / "config.json").write_text((head / "config.json").read_text() + "\n")
+    assert_refused(run_here("generate", *words, "w9 w10"), f"judge judge:{head},threshold=0.8 is not the one")
+    write_decode_file(tmp_path / "decode.yaml", DecodeConfig(drafter=drafter.spec, drafter_digest=drafter.digest))
+    assert_refused(run_here("generate", *words, "w9 w10"), f"drafter eagle3:{head} is not the one")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,25 @@ def test_a_dry_run_shows_cells_and_work_without_models(tmp_path: Path, monkeypat
     assert not (tmp_path / "none").exists()
 
 
+def test_options_hold_where_the_grid_file_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "grid.yaml").write_text("methods: [{rule: strict}]\n")
+    options = ["--num-draft-tokens", "3,10", "--temperature", "0,0.6", "--top-p", "0.95"]
+    shown = run_here(*asked, "none", "--dry-run", "--json", *options)
+    assert shown.exit_code == 0, shown.output
+    cells = [(cell["sampling"], cell["num_draft_tokens"], cell["method"]) for cell in json.loads(shown.stdout)["cells"]]
+    samplings = ("temperature=0", "temperature=0.6,top_p=0.95")
+    assert cells == [(name, k, m) for name in samplings for k, m in ((None, "target"), (3, "strict"), (10, "strict"))]
+    assert_refused(run_here(*asked, "none", "--top-p", "0.9"), "--top-p is for temperatures above 0")
+    (tmp_path / "grid.yaml").write_text("num_draft_tokens: [2]\n")
+    shown = run_here(*asked, "none", "--dry-run", "--json", "--rule", "cactus", "--values", "cactus:delta=1,2")
+    cells = [(cell["num_draft_tokens"], cell["method"]) for cell in json.loads(shown.stdout)["cells"]]
+    assert cells == [(None, "target"), (2, "cactus:delta=1"), (2, "cactus:delta=2")]
+    assert_refused(run_here(*asked, "none", "--dry-run"), "no methods: name rules with --rule")
+
+
 def test_what_is_said_twice_or_for_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = prepare(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -110,5 +129,9 @@ def test_what_is_said_twice_or_for_nothing_is_refused(tmp_path: Path, monkeypatc
     )
     assert_refused(
         run_here(*without, "--rule", "strict", "--out", "out", "--num-draft-tokens", "3,x"), "write whole numbers"
+    )
+    tasks = ["--task", "word_problems", "--task", "word_problems"]
+    assert_refused(
+        run_here(*without[:3], *tasks, "--rule", "strict", "--out", "out"), "task word_problems is named twice"
     )
     assert not (tmp_path / "out").exists()

@@ -217,6 +217,52 @@ def test_a_decode_config_is_a_method_of_an_evaluation(tmp_path: Path) -> None:
     assert model["speedup"] == pytest.approx(model["length_factor"] * model["round_factor"])
 
 
+def test_a_decode_config_decides_its_own_method_alone(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path / "pair")
+    write_arbiter(tmp_path / "mine", pair)
+    write_rows(tmp_path / "rows.jsonl", [{"id": 1, "prompt": "w9 w10", "gold": "w9", "task": "exact"}])
+    file = tmp_path / "decode.yaml"
+    asked = ["eval", "--pair", pair, "--prompts", tmp_path / "rows.jsonl", "--max-new-tokens", "4", "--decode", file]
+
+    def methods(*options: str | Path) -> dict[str, dict[str, object]]:
+        done = run_here(*asked, "--json", *options)
+        assert done.exit_code == 0, done.output
+        found: dict[str, dict[str, object]] = json.loads(done.stdout)["settings"]["methods"]
+        return found
+
+    write_decode_file(file, DecodeConfig(rule="ensemble:weight=0.5", bonus="rule"))
+    found = methods("--methods", "strict,draft", "--arbiter", f"other={tmp_path / 'mine'}", "--threshold", "0.3")
+    bonuses = {name: method["bonus"] for name, method in found.items()}
+    assert bonuses.pop("ensemble:weight=0.5") == "rule"
+    assert bonuses == {"target": None, "strict": "target", "draft": None, "other": "arbitrated"}
+    config = DecodeConfig(rule="arbiter", arbiter=str(tmp_path / "mine"), threshold=0.9, bonus="target")
+    write_decode_file(file, config)
+    found = methods("--methods", "strict", "--arbiter", f"other={tmp_path / 'mine'}", "--oracle-branch", "1")
+    told = {name: (found[name]["threshold"], found[name]["bonus"]) for name in ("mine", "other")}
+    assert told == {"mine": (0.9, "target"), "other": (0.5, "arbitrated")}
+    assert_refused(run_here(*asked, "--arbiter", tmp_path / "mine"), "'mine' is there already", "NAME=DIR")
+    # One of the methods, spelt in another way; nothing else drafts by --bonus.
+    write_decode_file(file, DecodeConfig(rule="fly:theta=0.3,window=2"))
+    assert list(methods("--methods", "fly:window=2,theta=0.30")) == ["target", "fly:window=2,theta=0.30"]
+    assert_refused(run_here(*asked, "--methods", "draft", "--bonus", "target"), "--bonus is given")
+    assert_refused(run_here(*asked, "--oracle-branch", "1"), "--oracle-branch checks an arbiter's decisions")
+
+
+def test_only_another_pair_is_warned_of(tmp_path: Path) -> None:
+    file, pair = tmp_path / "decode.yaml", write_pair(tmp_path / "pair")
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": i, "prompt": "w9 w10", "gold": "w9"} for i in range(2)])
+    common = ["--prompts", rows, "--scorer", "exact", "--max-new-tokens", "4"]
+    tune = ["tune", "--pair", pair, *common, "--probe", "2", "--num-draft-tokens", "2", "--out", file]
+    done = run_here(*tune, "--drafter", "ngram:max_match=2")
+    assert done.exit_code == 0, done.output
+    # The draft model is there for a method of its own, and does not draft.
+    same = run_here("eval", "--pair", pair, *common, "--decode", file, "--methods", "draft")
+    assert (same.exit_code, "another pair" in same.stderr) == (0, False), same.output
+    other = write_pair(tmp_path / "other", seed=5)
+    warned = run_here("eval", "--pair", other, *common, "--decode", file, "--methods", "draft")
+    assert (warned.exit_code, "another pair" in warned.stderr) == (0, True), warned.output
+
+
 def test_what_option_and_file_both_say_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "decode.yaml"
     write_decode_file(file, DecodeConfig(rule="strict", num_draft_tokens=4, sampling=Sampling(0.7)))

@@ -68,7 +68,6 @@ def test_the_command_line_spells_the_same_grid() -> None:
     ]
     named = choose(Grid(methods=found[:3]))
     assert list(named) == ["strict", "cactus:delta=0.1", "cactus:delta=1", rule_named("ensemble").spec]
-    assert named["cactus:delta=0.1"].parameters == {"delta": 0.1}
     assert named["cactus:delta=0.1"].rule == "cactus"
 
 
@@ -104,7 +103,9 @@ def test_two_cells_are_never_the_same_and_none_is_out_of_range(methods: list[Met
 
 
 def test_a_grid_without_anything_is_refused() -> None:
-    for changes in ({"methods": []}, {"num_draft_tokens": [0]}, {"num_draft_tokens": [3, 3]}, {"samplings": []}):
+    with pytest.raises(ValueError, match="no methods"):
+        choose(Grid())
+    for changes in ({"num_draft_tokens": [0]}, {"num_draft_tokens": [3, 3]}, {"samplings": []}):
         with pytest.raises(ValueError, match=r"the grid|at least 1"):
             Grid(**({"methods": [MethodGrid(rule="strict")]} | changes))
     for wrong in ({"rule": "a", "arbiter": "b"}, {}, {"rule": "a", "name": "b"}, {"rule": "a", "values": {"x": []}}):
@@ -131,9 +132,10 @@ def test_groups_are_settings() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "sweeps").glob("*.yaml")), ids=lambda path: path.name)
 def test_grid_files_parse_and_name_rules_that_exist(path: Path) -> None:
     grid = load_config(Grid, path, [])
-    rules = Grid(methods=[method for method in grid.methods if method.rule])
+    # What is trained first is not there yet.
+    rules = Grid(methods=[method for method in grid.methods if method.rule and "/" not in method.rule])
     chosen = choose(rules)
-    names = {name: entry.rule for name, entry in chosen.items()} | {"an arbiter": "arbiter"}
+    names = {name: entry.rule for name, entry in chosen.items()} | {"an arbiter": "arbiter", "a judge": "judge"}
     assert len(groups_of(grid, names)) == len(grid.samplings) * (1 + len(grid.num_draft_tokens))
     for entry in grid.samplings:
         for name in entry.only if entry.temperature == 0 else []:

@@ -28,7 +28,7 @@ class DrafterInfo:
     def read(self, text: str) -> Drafter:
         """The drafter of ``text``, the part of a spec behind the colon; ValueError for what it cannot take."""
         owner, known = f"drafter {self.name!r}", {own.name: own for own in sorted(self.parameters, key=_by_name)}
-        path, parts = _taken_apart(text)
+        path, parts = taken_apart(text)
         values = filled(owner, known, read_values(owner, known, parts, "param=value"))
         if path is None and self.files is not None and not self.files_optional:
             raise ValueError(f"drafter {self.name!r} lacks {self.files}: write {self.name}:PATH")
@@ -43,8 +43,8 @@ def _by_name(parameter: Parameter) -> str:
     return parameter.name
 
 
-def _taken_apart(text: str) -> tuple[str | None, list[str]]:
-    """The path, and the parts behind it that name parameters."""
+def taken_apart(text: str) -> tuple[str | None, list[str]]:
+    """The path in ``text``, the part of a spec behind the colon, and the parts behind it that name parameters."""
     first, *others = text.split(",") if text.strip() else [""]
     name, equals, _ = (piece.strip() for piece in first.partition("="))
     # A path may hold an equals sign; what stands before it is then no name.

@@ -10,6 +10,8 @@ from typing import Any
 from cospec.engine.record import Sampling
 from cospec.engine.rules import RULES
 
+#: The folder of the target alone, beside those of each K.
+TARGET = "target"
 #: The one parameter an arbiter has here.
 THRESHOLD = "threshold"
 
@@ -63,7 +65,7 @@ class SamplingGrid:
 class Grid:
     """Every method with every value, every K and every sampling, on every task.
 
-    ``tasks`` and ``num`` are as `--task` and `--num` have them; a grid without tasks leaves both to the command line.
+    ``tasks`` and ``num`` are as `--task` and `--num` have them. What a file leaves out is for the command line to say.
     """
 
     methods: list[MethodGrid] = field(default_factory=list)
@@ -73,7 +75,7 @@ class Grid:
     num: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("methods", "num_draft_tokens", "samplings"):
+        for name in ("num_draft_tokens", "samplings"):
             if not getattr(self, name):
                 raise ValueError(f"the grid has no {name}: give one or more")
         if min(self.num_draft_tokens) < 1:
@@ -131,7 +133,7 @@ class Group:
     @property
     def folder(self) -> str:
         """The name of the group's directory."""
-        last = "target" if self.num_draft_tokens is None else f"k{self.num_draft_tokens}"
+        last = TARGET if self.num_draft_tokens is None else f"k{self.num_draft_tokens}"
         return f"{sampling_name(self.sampling)}/{last}"
 
 

@@ -51,8 +51,13 @@ class CellKey:
     parameters: tuple[tuple[str, Any], ...] = ()
 
 
-def cell_row(key: CellKey, result: MethodResult, target: MethodResult, c_rel: float, margin: float) -> dict[str, Any]:
-    """The numbers of a cell beside those of the target alone on the same samples, as JSON holds them."""
+def cell_row(
+    key: CellKey, result: MethodResult, target: MethodResult, c_rel: float, margin: float, *, one_machine: bool = True
+) -> dict[str, Any]:
+    """The numbers of a cell beside those of the target alone on the same samples, as JSON holds them.
+
+    Without ``one_machine`` there are no ratios of seconds.
+    """
     score = dataclasses.asdict(result.score())
     timing = result.timing()
     cost = paired_cost(result.samples, target.samples)
@@ -76,7 +81,7 @@ def cell_row(key: CellKey, result: MethodResult, target: MethodResult, c_rel: fl
             "arbiter_s": timing.arbiter_s,
             "tokens_per_s": timing.tokens_per_s,
             "cpu_share": timing.cpu_share,
-            **_speeds(key, result, target, c_rel, cost),
+            **_speeds(key, result, target, c_rel, cost if one_machine else None),
         },
     }
 

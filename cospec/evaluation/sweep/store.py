@@ -1,13 +1,13 @@
-"""The files of a sweep's directory: the table, what a draft step costs, and how many texts are there."""
+"""The files of a sweep's directory that are its own: the table, and what a draft step costs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cospec.evaluation.run import SAMPLES
 from cospec.jsonl import dumps, read_jsonl, require_file, write_jsonl_atomic
 
 TABLE, PARQUET = "cells.jsonl", "cells.parquet"
@@ -22,6 +22,12 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     """The rows of a sweep by its directory or its table."""
     file = path / TABLE if path.is_dir() else path
     return list(read_jsonl(require_file(file, "table of a sweep")))
+
+
+def require_pyarrow() -> None:
+    """ValueError where it is not installed; ask before long work that ends in a Parquet file."""
+    if find_spec("pyarrow") is None:
+        raise ValueError("--parquet needs pyarrow, which is not installed: pip install pyarrow, or drop --parquet")
 
 
 def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -56,9 +62,3 @@ def read_costs(path: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}): remove it, and the costs are measured anew") from error
     raise ValueError(f"{path} holds a c_rel of {found['c_rel']}: remove it, and the costs are measured anew")
-
-
-def num_samples(directory: Path) -> int:
-    """How many texts a group's directory holds."""
-    file = directory / SAMPLES
-    return file.read_bytes().count(b"\n") if file.exists() else 0

@@ -1,0 +1,148 @@
+"""The directory of a sweep: what a later command finds there, goes on with, keeps, and refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from model_dirs import assert_refused, read_rows, run_here, write_pair, write_rows
+from test_eval_resume import without_timing
+
+RIGHT, ILL = "return len(text) % 2 == 0", "raise RuntimeError('ill')"
+
+
+class Sweep:
+    """Commands on one directory, and what they leave there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.out = folder, folder / "out"
+        self.pair = write_pair(folder / "pair")
+        self.rows = [{"id": i, "prompt": f"w{9 + i} w{30 - i}", "gold": "1"} for i in range(3)]
+        write_rows(folder / "rows.jsonl", self.rows)
+        self.scorer(RIGHT)
+
+    def scorer(self, body: str) -> None:
+        (self.folder / "swept_scorer.py").write_text(f"def score(text, row):\n    {body}\n")
+        sys.modules.pop("swept_scorer", None)
+
+    def run(self, *options: str, rules: str = "strict always", lengths: str = "2") -> Result:
+        asked = ["sweep", "--pair", str(self.pair), "--prompts", "rows.jsonl", "--scorer", "swept_scorer:score"]
+        asked += ["--max-new-tokens", "8", "--rule", rules, "--num-draft-tokens", lengths, "--out", "out"]
+        return run_here(*asked, *options)
+
+    def done(self, *options: str, **named: str) -> list[dict[str, Any]]:
+        result = self.run(*options, **named)
+        assert result.exit_code == 0, result.output
+        return self.table()
+
+    def table(self) -> list[dict[str, Any]]:
+        return read_rows((self.out / "cells.jsonl").read_text())
+
+    def edit(self, group: str, change: Callable[[dict[str, Any]], None]) -> None:
+        file = self.out / "temperature=0" / group / "settings.json"
+        settings = json.loads(file.read_text())
+        change(settings)
+        file.write_text(json.dumps(settings))
+
+    def samples(self, group: str) -> Path:
+        return self.out / "temperature=0" / group / "samples.jsonl"
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield Sweep(tmp_path)
+    sys.modules.pop("swept_scorer", None)
+
+
+def test_a_smaller_grid_leaves_the_other_cells_in_the_table(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sweep.done(lengths="2,3")
+    assert [(row["method"], row["num_draft_tokens"]) for row in whole] == [
+        ("target", None),
+        ("strict", 2),
+        ("always", 2),
+        ("strict", 3),
+        ("always", 3),
+    ]
+    less = sweep.done(rules="always", lengths="3")
+    assert [(row["method"], row["num_draft_tokens"]) for row in less[:2]] == [("target", None), ("always", 3)]
+
+    def by_cell(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return sorted(without_timing(rows), key=lambda row: (row["method"], row["num_draft_tokens"] or 0))
+
+    assert by_cell(less) == by_cell(whole)
+    written: list[int] = []
+    from cospec.evaluation.sweep import store
+
+    write = store.write_table
+    monkeypatch.setattr(store, "write_table", lambda out, rows: written.append(len(rows)) or write(out, rows))
+    assert without_timing(sweep.done(lengths="2,3")) == without_timing(whole)
+    assert set(written) == {5}
+
+
+def test_settings_are_those_of_the_whole_directory(sweep: Sweep) -> None:
+    sweep.done("--batch-size", "8")
+    other = sweep.run("--temperature", "0.6", "--batch-size", "2")
+    assert_refused(other, "out/temperature=0/", "batch_size was 8, now 2")
+    assert_refused(sweep.run("--temperature", "0.6", "--seed", "3"), "seed was 0, now 3")
+    assert sorted(path.name for path in sweep.out.glob("temperature=*")) == ["temperature=0"]
+
+
+def test_what_another_k_contradicts_is_found_before_anything_is_decoded(sweep: Sweep) -> None:
+    sweep.done(lengths="2,3")
+    sweep.edit("k3", lambda settings: settings["methods"]["strict"].update(bonus="rule"))
+    sweep.samples("k2").unlink()
+    assert_refused(sweep.run(lengths="2,3"), "k3", "strict.bonus was 'rule', now 'target'")
+    assert_refused(sweep.run(lengths="2"), "k3", "strict.bonus was 'rule', now 'target'")
+    assert not sweep.samples("k2").exists()
+
+
+def test_seconds_of_two_machines_are_not_compared(sweep: Sweep) -> None:
+    sweep.done(lengths="2,3")
+    costs = json.loads((sweep.out / "costs.json").read_text())
+    # Finished on one machine: showing the table again on another changes nothing.
+    for group in ("target", "k2", "k3"):
+        sweep.edit(group, lambda settings: settings["environments"][0].update(machine={"accelerator": "A"}))
+    costs["measured_with"]["machine"] = {"accelerator": "A"}
+    (sweep.out / "costs.json").write_text(json.dumps(costs))
+    shown = sweep.run(lengths="2,3")
+    assert "costs.json is of another machine or other settings: measuring anew" in shown.stderr
+    assert "several machines" not in shown.stderr
+    assert all(row["timing"]["clock_speedup"] is not None for row in sweep.table())
+    # Gone on with here.
+    rows = read_rows(sweep.samples("k3").read_text())
+    write_rows(sweep.samples("k3"), rows[:-1])
+    shown = sweep.run(lengths="2,3", rules="strict always")
+    assert "2 cells have no speed-up by the clock" in shown.stderr
+    for row in sweep.table():
+        mixed = row["num_draft_tokens"] == 3
+        assert (row["timing"]["clock_speedup"] is None) == (row["timing"]["tokens_per_s_ratio"] is None) == mixed
+        assert row["timing"]["modelled_speedup"] is not None
+    assert "measuring anew" not in shown.stderr
+
+
+def test_texts_are_judged_again_by_a_mended_scorer(sweep: Sweep) -> None:
+    sweep.scorer(ILL)
+    assert_refused(sweep.run(), "mend the scorer", "kept: all finished texts in out, which --rescore judges again")
+    sweep.scorer(RIGHT)
+    assert_refused(sweep.run(), "judged by another scorer", "add --rescore")
+    again = sweep.done("--rescore")
+    assert all(row["num"] == 3 for row in again)
+    # Also those that the grid does not ask for.
+    sweep.scorer("return True")
+    assert_refused(sweep.run(rules="strict"), "add --rescore")
+    assert [row["right"] for row in sweep.done("--rescore", rules="strict")] == [3, 3, 3]
+
+
+def test_a_parquet_file_without_pyarrow_is_refused_first(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cospec.evaluation.sweep import store
+
+    monkeypatch.setattr(store, "find_spec", lambda name: None)
+    assert_refused(sweep.run("--parquet"), "--parquet needs pyarrow")
+    assert not sweep.out.exists()
