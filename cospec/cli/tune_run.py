@@ -256,6 +256,8 @@ class _Tuner:
             "cospec": __version__,
             **{role: model.path for role, model in spec.models.items()},
             "pair_digest": pair_digest(self.pair),
+            # The choice of the target alone rests on it too.
+            "drafter": self.options.drafter or "model",
             "task": self.loaded.task.name,
             "problems_digest": task["problems_digest"],
             "seed": self.options.seed,

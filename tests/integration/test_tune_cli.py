@@ -114,6 +114,10 @@ def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
     assert written.exit_code == 0, written.output
     asked = ["eval", "--pair", "tiny", "--task", "word_problems", "--num", "2", "--max-new-tokens", "8"]
     assert run_here(*asked, "--methods", "strict", "--decode", file).exit_code == 0
+    copies = ["--num", "2", "--probe", "2", "--num-draft-tokens", "2", "--drafter", "ngram", "--out", file]
+    assert run_here(*TUNE, *copies).exit_code == 0
+    judged = run_here(*asked, "--methods", "draft", "--decode", file)
+    assert (judged.exit_code, "another pair" in judged.stderr) == (0, False), judged.output
     # A rule that is not fast enough to make up for it is not chosen either.
     done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"), "--json")
     assert done.exit_code == 0, done.output
