@@ -16,11 +16,11 @@ _RACE_COLUMNS = (
     "outcome",
     "problems",
     "minus target, points\n[always valid 95 %]",
-    "p: loses the\nbudget or more",
+    "p: loses\nthe budget\nor more",
     "speed-up\nover strict\n[95 % CI]",
     "tokens\n/round",
-    "accepted, %",
-    "loops, %",
+    "accepted\n%",
+    "loops\n%",
 )
 
 
