@@ -169,7 +169,10 @@ def _pinned(name: str, text: str, place: str | None) -> Pinned:
 
 
 def pair_digest(pair: Pair, *, draft: bool = True) -> str:
-    """Digest of the pair's pins: names, configs, a sample of weights, tokenizer; without ``draft``, of the target's."""
+    """Digest of the pair's pins: names, configs, a sample of the weights, tokenizer.
+
+    Without ``draft``, of the target's alone.
+    """
     from cospec.pins import model_pins
 
     pins = [asdict(pin) for role, pin in model_pins(pair).items() if draft or role != "draft"]

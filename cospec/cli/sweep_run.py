@@ -156,7 +156,7 @@ class _Sweep:
 
     def run(self) -> list[dict[str, Any]]:
         """All rows of the table: the grid's, and behind them what else is finished in the directory."""
-        from cospec.evaluation.sweep.directory import CellRows, StoredGroup, check_groups, finished_rows, read_rows
+        from cospec.evaluation.sweep.directory import CellRows, StoredGroup, check_groups, read_rows
         from cospec.evaluation.sweep.row import adjusted
         from cospec.evaluation.sweep.store import write_table
 
@@ -175,15 +175,14 @@ class _Sweep:
                     cells.add(StoredGroup(run.directory, run.settings), task, result)
                     with self.stop.held():
                         write_table(self.out, [*(rows | cells.rows).values()])
-        whole = finished_rows(self.out, self.tasks, c_rel, self.options.margin)
-        if whole.mixed:
+        cells.add_finished(self.out, self.tasks)
+        if cells.mixed:
             typer.echo(
-                f"cospec: warning: {len(whole.mixed)} cells have no speed-up by the clock: they and the target alone "
+                f"cospec: warning: {len(cells.mixed)} cells have no speed-up by the clock: they and the target alone "
                 "were decoded on several machines",
                 err=True,
             )
-        rows = {cell: whole.rows[cell] for cell in cells.rows} | whole.rows
-        table = adjusted([*rows.values()])
+        table = adjusted([*cells.rows.values()])
         write_table(self.out, table)
         return table
 

@@ -119,21 +119,15 @@ class CellRows:
         key = group.key(result.name, task)
         self.rows[cell] = cell_row(key, result, target, self.c_rel, self.margin, one_machine=one_machine)
 
-    def has_target(self, group: StoredGroup, task: str) -> bool:
-        """Whether a cell of the group on this task can be added."""
-        return group.is_target or (group.path.parent, task) in self._targets
-
-
-def finished_rows(directory: Path, tasks: Sequence[EvalTask], c_rel: float, margin: float) -> CellRows:
-    """The rows of all cells that are finished; ``tasks`` say in which order problems come."""
-    places = {(task.name, row.id): place for task in tasks for place, row in enumerate(task.rows)}
-    found = CellRows(c_rel, margin)
-    for group in stored_groups(directory):
-        for (_, method, task), samples in group.samples().items():
-            result = group.result(method, task, samples, places)
-            if result is not None and found.has_target(group, task):
-                found.add(group, task, result)
-    return found
+    def add_finished(self, directory: Path, tasks: Sequence[EvalTask]) -> None:
+        """Add what is finished in a directory and not here; ``tasks`` say in which order problems come."""
+        places = {(task.name, row.id): place for task in tasks for place, row in enumerate(task.rows)}
+        for group in stored_groups(directory):
+            for cell, samples in group.samples().items():
+                _, method, task = cell
+                result = None if cell in self.rows else group.result(method, task, samples, places)
+                if result is not None and (group.is_target or (group.path.parent, task) in self._targets):
+                    self.add(group, task, result)
 
 
 def read_rows(directory: Path) -> dict[CellId, dict[str, Any]]:
