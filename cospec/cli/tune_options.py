@@ -76,7 +76,7 @@ class TuneOptions(DecodingOptions):
         if len(self.task or [""]) > 1:
             raise ValueError("--task is given twice: what is tuned on one task does not hold for another, so tune each")
         if self.budget is None:
-            for name in ("rule", "values", "arbiter", "confirm"):
+            for name in ("rule", "values", "arbiter", "bonus", "confirm"):
                 if getattr(self, name):
                     raise ValueError(f"--{name} is for choosing a rule: add --budget POINTS, or drop it")
         elif not 0 < self.budget < 100:

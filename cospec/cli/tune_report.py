@@ -16,17 +16,16 @@ _RACE_COLUMNS = (
     "outcome",
     "problems",
     "minus target, points\n[always valid 95 %]",
-    "p: loses the\nbudget or more",
-    "speed-up\nover strict",
+    "p: loses\nthe budget\nor more",
+    "speed-up\nover strict\n[95 % CI]",
     "tokens\n/round",
-    "loops, %",
+    "accepted\n%",
+    "loops\n%",
 )
 
 
 def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
-    """The choice and what it rests on, as tables or as JSON; warnings go to stderr."""
-    for line in numbers["warnings"]:
-        typer.echo(f"cospec: warning: {line}", err=True)
+    """The choice and what it rests on, as tables or as JSON."""
     if options.json:
         typer.echo(dumps(numbers))
         return
@@ -35,9 +34,11 @@ def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
         _show_race(numbers["race"])
     if numbers["confirm"]:
         _show_confirm(numbers["confirm"])
-    texts = sum(numbers["num_texts"].values())
+    texts, timed = numbers["num_texts"], numbers["num_texts"]["timing"]
     kept = f" in {options.out}" if options.out else ""
-    typer.echo(f"chosen{kept}: {numbers['rule']}, K = {numbers['num_draft_tokens']}, from {texts} texts")
+    length = ", as nothing is faster" if numbers["rule"] == "target" else f", K = {numbers['num_draft_tokens']}"
+    rest = f"from {sum(texts.values()) - timed} texts and {timed} beginnings of texts for the clock"
+    typer.echo(f"chosen{kept}: {numbers['rule']}{length}, {rest}")
 
 
 def _show_lengths(numbers: Mapping[str, Any]) -> None:
@@ -56,6 +57,13 @@ def _show_lengths(numbers: Mapping[str, Any]) -> None:
     console.print(shown)
     near = ", ".join(map(str, found["near_best"]))
     console.print(f"best K: {numbers['num_draft_tokens']}; within 2 % of it: {near}", highlight=False)
+    seen = found["acceptance"]
+    places = " ".join(f"{share:.2f}" for share in seen["acceptance_by_position"])
+    console.print(
+        f"accepted at K = {seen['num_draft_tokens']}: rate {number(seen['acceptance_rate'])}, l_accept "
+        f"{number(seen['l_accept'])}, by position {places}",
+        highlight=False,
+    )
 
 
 def _show_race(race: Mapping[str, Any]) -> None:
@@ -70,8 +78,9 @@ def _show_race(race: Mapping[str, Any]) -> None:
             str(row["num_problems"]),
             percent(row["difference"], row["bounds"], signed=True),
             p_value(row["p_loses"]),
-            number(row["speedup"]),
+            number(row["speedup"], interval=row["speedup_ci95"]),
             number(row["tokens_per_round"]),
+            percent(row["acceptance_rate"], None),
             percent(row["repetitive"], None),
         )
     wide_console(132).print(shown)

@@ -77,7 +77,7 @@ class Engine:
         check_stops(stop, pair.tokenizer)
         self.pair, self.rule, self.batch_size, self.prefill_chunk = pair, rule, batch_size, prefill_chunk
         self.draws = draws or CounterDraws()
-        self.clock = Clock()
+        self.clock = Clock(device=pair.device)
         self._pass = compiled_pass(compile_mode, pair.device) if compile_mode else None
         arbiter = rule if isinstance(rule, ArbiterRule) else None
         self.drafter = drafter or ModelDrafter()
@@ -356,6 +356,8 @@ class _Batch:
         if self.scorer:
             self.scorer.admit(self.ids, short, chunk)
         clock.lap("prefill_s")
+        # Else the first round would wait for the end of the prompts in its own time.
+        clock.settle()
         cpu_s = self._now()[1] - began
         for place in places:
             row = self.rows[place][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,27 +36,58 @@ class Round:
     target_prob_of_draft: Tensor
 
 
+#: A point in time: seconds of the host's clock, or an event in the device's stream.
+Mark = Any
+
+
 @dataclass(slots=True)
 class Clock:
-    """Where the time of a run went, in seconds, and how many target passes it took."""
+    """Where the time of a run went, in seconds, and how many target passes it took.
+
+    On CUDA a lap ends when the device has come there, not when the host has asked for it: laps are events in the
+    stream, for which nothing waits before `settle`.
+    """
 
     draft_s: float = 0.0
     target_s: float = 0.0
     arbiter_s: float = 0.0
     prefill_s: float = 0.0
     num_target_passes: int = 0
-    _since: float = field(default_factory=time.perf_counter)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    _since: Mark = None
+    _laps: list[tuple[str, Mark, Mark]] = field(default_factory=list)
 
     def lap(self, part: str) -> None:
-        """Add the time since the last lap to ``part``; None of the parts: drop it."""
-        now = time.perf_counter()
+        """Add the time since the last lap to ``part``; none of the parts: drop it. The first of a run is dropped."""
+        now = self._mark()
         if part:
-            setattr(self, part, getattr(self, part) + now - self._since)
+            assert self._since is not None, "the first lap of a run is of nothing"
+            self._laps.append((part, self._since, now))
         self._since = now
 
+    def settle(self) -> None:
+        """Wait until the device has come to the last lap, and add up all so far."""
+        for part, since, now in self._laps:
+            setattr(self, part, getattr(self, part) + self._seconds(since, now))
+        self._laps.clear()
+
     def parts(self) -> tuple[float, float, float]:
-        """Seconds of draft, target and arbiter so far."""
+        """Seconds of draft, target and arbiter so far; behind the transfer of a round's results there is no wait."""
+        self.settle()
         return self.draft_s, self.target_s, self.arbiter_s
+
+    def _mark(self) -> Mark:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def _seconds(self, since: Mark, now: Mark) -> float:
+        if self.device.type != "cuda":
+            return float(now - since)
+        now.synchronize()
+        return float(since.elapsed_time(now)) / 1000
 
 
 @dataclass(frozen=True, slots=True)

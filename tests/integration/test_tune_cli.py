@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from model_dirs import assert_refused, run_here, write_arbiter, write_pair, write_rows
@@ -11,6 +13,9 @@ from model_dirs import assert_refused, run_here, write_arbiter, write_pair, writ
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
 from cospec.engine import packed
 from cospec.engine.record import Sampling
+from cospec.evaluation.table import STARVED
+from cospec.evaluation.tune import rounds
+from cospec.evaluation.tune.rounds import RoundCosts
 
 PROMPT = "Ben has 14 coins. First Ben finds 9 coins. How many coins does Ben have now?"
 TUNE = ["tune", "--pair", "tiny", "--task", "word_problems", "--max-new-tokens", "48", "--batch-size", "16"]
@@ -36,10 +41,16 @@ def test_tune_end_to_end(tmp_path: Path) -> None:
     assert list(trial) == ["always", "lenience:alpha=0.3"]
     assert all(row["num_problems"] <= 64 for row in trial.values())
     assert numbers["num_texts"]["trial"] >= sum(row["num_problems"] for row in trial.values())
-    assert numbers["confirm"]["num_problems"] == 16
+    # What pays depends on the machine; the target needs no comparison with itself.
+    assert numbers["rule"] in ("target", "strict", *trial)
+    assert numbers["confirm"]["num_problems"] == 16 if numbers["rule"] != "target" else numbers["confirm"] is None
+    assert numbers["lengths"]["acceptance"]["num_draft_tokens"] == 6
+    assert len(numbers["lengths"]["acceptance"]["acceptance_by_position"]) == 6
+    assert numbers["num_texts"]["timing"] == 4 * 6 * 16
     assert any("do not transfer between tasks" in line for line in numbers["warnings"])
     config = read_decode_file(file)
-    assert (config.rule, config.num_draft_tokens) == (numbers["rule"], numbers["num_draft_tokens"])
+    assert config.rule == numbers["rule"]
+    assert config.num_draft_tokens == numbers["num_draft_tokens"] or config.rule == "target"
     assert config.sampling == Sampling(0.6)
     assert config.provenance["task"] == "word_problems"
     assert config.provenance["budget_points"] == 25
@@ -49,6 +60,134 @@ def test_tune_end_to_end(tmp_path: Path) -> None:
     same = ["--rule", config.rule, "--num-draft-tokens", str(config.num_draft_tokens), "--temperature", "0.6"]
     spelt = run_here("generate", "--pair", "tiny", *same, "--max-new-tokens", "20", "--json", PROMPT)
     assert written.stdout == spelt.stdout
+
+
+def test_copies_are_counted_in_runs_at_every_k(tmp_path: Path) -> None:
+    asked = ["--pair", "tiny", "--task", "word_problems", "--num", "6", "--max-new-tokens", "48", "--drafter", "ngram"]
+    done = run_here("tune", *asked, "--probe", "6", "--num-draft-tokens", "2,6", "--json")
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert numbers["num_texts"]["probe"] == 12
+    # Six runs of each K and of the target alone, in batches that six problems fill to the eight asked for.
+    assert numbers["num_texts"]["timing"] == 6 * 3 * 8
+    for row in numbers["lengths"]["lengths"]:
+        k = str(row["num_draft_tokens"])
+        run = run_here("eval", *asked, "--methods", "strict", "--num-draft-tokens", k, "--out", tmp_path / k, "--json")
+        assert run.exit_code == 0, run.output
+        exact = json.loads(run.stdout)["methods"]["strict"]["tokens_per_round"]
+        assert row["tokens_per_round"] == pytest.approx(exact)
+
+
+def fixed_costs(monkeypatch: pytest.MonkeyPatch, round_s: float) -> None:
+    """Rounds at every K that cost ``round_s`` steps of the target, whatever the machine."""
+
+    def measured(pair: Any, requests: Any, lengths: Sequence[int], *rest: Any, **settings: Any) -> RoundCosts:
+        return RoundCosts(1.0, dict.fromkeys(lengths, round_s), 0.1)
+
+    monkeypatch.setattr(rounds, "measure_rounds", measured)
+
+
+def with_scorer(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> list[str | Path]:
+    """Options of a trial of `always` on prompts that a scorer with this ``body`` judges; it counts in ``num``."""
+    (folder / f"{folder.name}_scorer.py").write_text(
+        "import itertools\nfrom cospec.scoring import Verdict\ncount = itertools.count(1)\n\n"
+        f"def score(text, row):\n    num = next(count)\n    {body}\n    return Verdict('right', None, '')\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    rows = write_rows(folder / "rows.jsonl", [{"id": i, "prompt": PROMPT, "gold": "23"} for i in range(28)])
+    asked: list[str | Path] = ["tune", "--pair", "tiny", "--prompts", rows, "--scorer", f"{folder.name}_scorer:score"]
+    asked += ["--max-new-tokens", "16", "--batch-size", "16", "--probe", "4", "--num-draft-tokens", "3"]
+    return [*asked, "--budget", "60", "--rule", "always", "--bonus", "arbitrated", "--out", folder / "decode.yaml"]
+
+
+def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed_costs(monkeypatch, 50.0)
+    file = tmp_path / "decode.yaml"
+    done = run_here(*TUNE, "--num", "6", "--probe", "6", "--num-draft-tokens", "2,3", "--out", file)
+    assert done.exit_code == 0, done.output
+    assert "no K pays here" in done.stderr
+    assert f"chosen in {file}: target, as nothing is faster" in done.stdout
+    assert read_decode_file(file).rule == "target"
+    written = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "8", PROMPT)
+    assert written.exit_code == 0, written.output
+    asked = ["eval", "--pair", "tiny", "--task", "word_problems", "--num", "2", "--max-new-tokens", "8"]
+    assert run_here(*asked, "--methods", "strict", "--decode", file).exit_code == 0
+    copies = ["--num", "2", "--probe", "2", "--num-draft-tokens", "2", "--drafter", "ngram", "--out", file]
+    assert run_here(*TUNE, *copies).exit_code == 0
+    judged = run_here(*asked, "--methods", "draft", "--decode", file)
+    assert (judged.exit_code, "another pair" in judged.stderr) == (0, False), judged.output
+    # A rule that is not fast enough to make up for it is not chosen either.
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"), "--json")
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert numbers["rule"] == read_decode_file(file).rule == "target"
+    assert numbers["race"]["candidates"][0]["outcome"] in ("slower", "kept")
+
+
+def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    file = tmp_path / "decode.yaml"
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "if num == 20: raise KeyboardInterrupt"))
+    assert done.exit_code == 130
+    assert f"kept: the choice so far in {file}: strict, K = 3" in done.stderr
+    config = read_decode_file(file)
+    # The bonus asked for is the candidates'.
+    assert (config.rule, config.num_draft_tokens, config.bonus) == ("strict", 3, None)
+
+
+def test_a_confirmation_that_fails_leaves_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = with_scorer(tmp_path, monkeypatch, "assert num <= 32, 'broken'")
+    done = run_here(*asked, "--confirm", "8", "--json")
+    assert done.exit_code == 0, done.output
+    assert "could not be confirmed: the scorer of task" in done.stderr
+    numbers = json.loads(done.stdout)
+    assert (numbers["rule"], numbers["confirm"]) == ("always", None)
+    config = read_decode_file(tmp_path / "decode.yaml")
+    assert (config.rule, config.bonus) == ("always", "arbitrated")
+
+
+def test_a_bonus_that_strict_has_not_is_the_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = [*TUNE, "--num", "24", "--probe", "4", "--num-draft-tokens", "2", "--temperature", "1", "--budget", "90"]
+    done = run_here(*asked, "--rule", "ensemble", "--bonus", "rule", "--out", tmp_path / "decode.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    config = read_decode_file(tmp_path / "decode.yaml")
+    assert config.bonus == ("rule" if config.rule.startswith("ensemble") else None)
+    assert_refused(run_here(*TUNE, "--num", "4", "--bonus", "rule"), "--bonus is for choosing a rule: add --budget")
+
+
+def test_an_arbiters_threshold_is_tuned_and_decoded_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    pair, file, text = write_pair(tmp_path), tmp_path / "decode.yaml", "w7 w8 w9"
+    directory = write_arbiter(tmp_path / "mine", pair)
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": i, "prompt": f"w{7 + i} w9", "gold": "w8"} for i in range(36)])
+    asked = ["tune", "--pair", pair, "--prompts", rows, "--scorer", "cospec.scoring.open_qa:score_open_qa"]
+    asked += ["--max-new-tokens", "16", "--probe", "4", "--num-draft-tokens", "4", "--budget", "60"]
+    asked += ["--arbiter", directory, "--values", "arbiter:threshold=0,0.9", "--out", file, "--json"]
+    done = run_here(*asked)
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert [row["name"] for row in numbers["race"]["candidates"]] == ["mine:threshold=0", "mine:threshold=0.9"]
+    # One that keeps every draft is by far the fastest, and the budget is a wide one.
+    assert numbers["rule"] == "mine:threshold=0"
+    config = read_decode_file(file)
+    assert (config.rule, config.arbiter, config.threshold) == ("arbiter", str(directory.resolve()), 0.0)
+    assert config.provenance["trial"]["name"] == "mine:threshold=0"
+    generate, cap = ["generate", "--pair", pair, "--max-new-tokens", "12", "--json"], ["--num-draft-tokens", "4"]
+    written = run_here(*generate, "--decode", file, text)
+    spelt = run_here(*generate, "--arbiter", directory, "--threshold", "0", *cap, text)
+    assert written.exit_code == 0, written.output
+    assert written.stdout == spelt.stdout != run_here(*generate, *cap, text).stdout
+    evaluate = ["eval", "--pair", pair, "--prompts", rows, "--scorer", "exact", "--methods", "strict", "--json"]
+    judged = run_here(*evaluate, "--max-new-tokens", "8", "--decode", file, "--out", tmp_path / "run")
+    assert judged.exit_code == 0, judged.output
+    described = json.loads(judged.stdout)["settings"]["methods"]["mine"]
+    assert (described["rule"], described["threshold"]) == ("arbiter", 0.0)
+    (directory / "adapter_config.json").write_text("{}")
+    assert_refused(run_here(*generate, "--decode", file, text), "is not the one that", "was made with: tune again")
 
 
 def test_packed_weights_are_measured_and_the_pair_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,17 +293,26 @@ def test_what_tune_cannot_do_is_refused_before_models_are_loaded(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_tune_finds_the_k_of_a_full_sweep_in_a_tenth_of_its_texts(tmp_path: Path) -> None:
+def test_tune_finds_the_k_of_a_full_sweep_with_half_of_its_tokens(tmp_path: Path) -> None:
     lengths = "1,2,3,5,8"
     common = ["--pair", "tiny", "--task", "word_problems", "--max-new-tokens", "128", "--batch-size", "32"]
     common += ["--num-draft-tokens", lengths, "--json"]
     swept = run_here("sweep", *common, "--num", "200", "--rule", "strict", "--out", tmp_path / "sweep")
     assert swept.exit_code == 0, swept.output
     cells = [row for row in json.loads(swept.stdout)["cells"] if row["rule"] == "strict"]
-    clock = {row["num_draft_tokens"]: row["timing"]["clock_speedup"] for row in cells}
     tuned = run_here("tune", *common, "--num", "60", "--probe", "32")
     assert tuned.exit_code == 0, tuned.output
     numbers = json.loads(tuned.stdout)
-    assert sum(numbers["num_texts"].values()) <= sum(row["num"] for row in cells) / 10
-    # The clock of a busy machine does not tell neighbours apart that are within a few percent.
-    assert clock[numbers["num_draft_tokens"]] >= 0.93 * max(clock.values())
+    # Few texts are finished; most tokens are those of the timed runs.
+    assert numbers["num_texts"]["probe"] <= sum(row["num"] for row in cells) / 10
+    assert sum(numbers["num_tokens"].values()) <= sum(row["num_tokens"] for row in cells) / 2
+    exact = {row["num_draft_tokens"]: row["tokens_per_round"] for row in cells}
+    found = {row["num_draft_tokens"]: row for row in numbers["lengths"]["lengths"]}
+    assert {k: row["tokens_per_round"] for k, row in found.items()} == pytest.approx(exact, rel=0.06)
+    gains = {k: exact[k] / row["round_cost"] for k, row in found.items()}
+    assert gains[numbers["num_draft_tokens"]] >= 0.97 * max(gains.values())
+    clock = {row["num_draft_tokens"]: row["timing"]["clock_speedup"] for row in cells}
+    if min(numbers["lengths"]["cpu_share"], *(row["timing"]["cpu_share"] for row in cells)) < STARVED:
+        pytest.skip("other programs had the core: the clock cannot tell which K is best")
+    # It does not tell neighbours apart that are within a few percent; the worst K is further away.
+    assert min(clock.values()) < 0.93 * max(clock.values()) <= clock[numbers["num_draft_tokens"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 from conftest import family_pair, random_prompts
 from engine_checks import decode
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from cospec.engine.cost import PassCosts, measure_passes
 from cospec.engine.metrics import Acceptance, acceleration, acceptance
 from cospec.engine.record import Block, Rollout, Sampling, Settings, Timings
+from cospec.engine.round import Clock
 from cospec.evaluation.acceleration import steps_of
 from cospec.evaluation.result import acceptance_of
 from cospec.evaluation.sample import sample_of
@@ -124,3 +126,46 @@ def test_a_ratio_is_of_the_same_samples() -> None:
     one = Acceptance(num_rollouts=1, num_tokens=3, num_rounds=3)
     with pytest.raises(AssertionError, match="other samples"):
         acceleration(dataclasses.replace(one, num_rollouts=2), one, 1, 0.1)
+
+
+class _Device:
+    """A device that is behind its host: events happen when somebody waits for them, a second after another."""
+
+    def __init__(self) -> None:
+        self.seconds, self.waits = 0.0, 0
+
+    def event(self, *, enable_timing: bool) -> _Event:
+        assert enable_timing
+        return _Event(self)
+
+
+class _Event:
+    def __init__(self, device: _Device) -> None:
+        self.device, self.at, self.happened = device, 0.0, False
+
+    def record(self, stream: object) -> None:
+        self.device.seconds += 1.5
+        self.at = self.device.seconds
+
+    def synchronize(self) -> None:
+        self.device.waits += 1
+        self.happened = True
+
+    def elapsed_time(self, other: _Event) -> float:
+        assert other.happened, "read before the device had come there"
+        return 1000 * (other.at - self.at)
+
+
+def test_a_devices_laps_are_its_own_time_and_nothing_waits_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = _Device()
+    monkeypatch.setattr(torch.cuda, "Event", device.event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    clock = Clock(device=torch.device("cuda"))
+    for part in ("", "draft_s", "target_s", "", "arbiter_s"):
+        clock.lap(part)
+    assert device.waits == 0
+    assert clock.parts() == (1.5, 1.5, 1.5)
+    assert clock.parts() == (1.5, 1.5, 1.5)
+    clock.lap("prefill_s")
+    clock.settle()
+    assert (clock.prefill_s, clock.draft_s) == (1.5, 1.5)

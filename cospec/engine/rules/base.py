@@ -99,6 +99,9 @@ class Rule(ABC):
     own_bonus_reads_draft: ClassVar[bool] = True
     #: Whether it cannot do without the drafter's distribution, as with a drafter that only copies.
     needs_distribution: ClassVar[bool] = False
+    #: Whether what it writes follows the drafter's beliefs, so that a weak drafter costs quality; not so where q only
+    #: says how a token was proposed.
+    trusts_draft: ClassVar[bool] = False
 
     @abstractmethod
     def decide(self, view: RoundView) -> Verdict: ...

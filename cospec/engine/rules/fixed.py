@@ -25,6 +25,7 @@ class FixedRule(ParametricRule):
     """Speculative sampling of a row pi."""
 
     has_own_bonus = True
+    trusts_draft = True
 
     @abstractmethod
     def law(self, rows: Rows, num: int) -> Tensor:

@@ -27,6 +27,7 @@ class Fuzzy(GateRows, ParametricRule):
     rows: str
     name = "fuzzy"
     has_own_bonus = True
+    trusts_draft = True
 
     def decide(self, view: RoundView) -> Verdict:
         num = view.valid.shape[1]

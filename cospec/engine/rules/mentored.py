@@ -25,6 +25,7 @@ class Mentored(FixedRule):
     budget: float
     form: str
     name = "mentored"
+    trusts_draft = False
 
     @property
     def greedy(self) -> Greedy:

@@ -49,6 +49,11 @@ class RuleInfo:
         """Whether it reads the drafter's confidence."""
         return self.make is not None and self.default.leans_on_draft
 
+    @property
+    def trusts_draft(self) -> bool:
+        """Whether what it writes follows the drafter's beliefs, so that a weak drafter costs quality."""
+        return self.make is not None and self.default.trusts_draft
+
     def rule(self, given: Mapping[str, Value], path: str | None = None) -> Rule:
         """The rule with these parameters, the others at their defaults; ValueError for what it cannot take.
 

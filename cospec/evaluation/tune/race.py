@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
+
+import numpy as np
 
 from cospec.engine.metrics import Acceptance
 from cospec.evaluation.acceleration import steps_of
+from cospec.evaluation.comparison import Interval
 from cospec.evaluation.evaluate import MAX_FAILED_SHARE
 from cospec.evaluation.method import EvalSettings, Method, judged_rollouts, requests_of
+from cospec.evaluation.paired import Ratio
+from cospec.evaluation.resampling import Floats, bootstrap_interval
 from cospec.evaluation.result import acceptance_of
 from cospec.evaluation.sample import Sample
-from cospec.evaluation.scoring import FailureLimit
+from cospec.evaluation.scoring import FailureLimit, TooManyFailures
 from cospec.evaluation.statistics import holm
 from cospec.evaluation.task import EvalTask
 from cospec.evaluation.tune.sequential import LossTest, mean_bounds
@@ -21,10 +27,12 @@ from cospec.pair import Pair
 from cospec.prompt_rows import PromptRow
 
 #: How a candidate's test ended: it certainly keeps the budget; it certainly does not; it is slower than what is already
-#: good enough; the problems ran out.
-Outcome = Literal["kept", "exceeded", "slower", "undecided"]
+#: good enough; the problems ran out, or are too few for certainty; its answers could not be scored.
+Outcome = Literal["kept", "exceeded", "slower", "undecided", "failed"]
 #: Problems before a candidate may be called slower: the first few say little about speed.
 _ENOUGH = 30
+#: Fewer than elsewhere, as they are drawn after every chunk.
+_RESAMPLES = 1000
 
 
 @dataclass(slots=True)
@@ -38,6 +46,7 @@ class Candidate:
     differences: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     outcome: Outcome | None = None
+    failure: str | None = None
 
     @property
     def acceptance(self) -> Acceptance:
@@ -50,7 +59,7 @@ class CandidateResult:
     """What the trial of a candidate said; ``speedup`` is relative to strict at the same K, its texts' length included.
 
     ``p_loses`` is Holm's over all candidates, of "it loses the budget or more"; ``bounds`` is the confidence sequence
-    of the difference at 95 %, valid whenever the trial stopped.
+    of the difference at 95 %, valid whenever the trial stopped. ``failure`` says why a trial *failed*.
     """
 
     name: str
@@ -60,23 +69,29 @@ class CandidateResult:
     difference: float
     bounds: tuple[float, float]
     p_loses: float
-    speedup: float
+    speedup: float | None
+    speedup_ci95: Interval | None
     tokens_per_round: float | None
+    acceptance_rate: float | None
+    l_accept: float | None
     repetitive: float
+    failure: str | None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
-        return dataclasses.asdict(self) | {"bounds": list(self.bounds)}
+        interval = list(self.speedup_ci95) if self.speedup_ci95 else None
+        return dataclasses.asdict(self) | {"bounds": list(self.bounds), "speedup_ci95": interval}
 
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """All candidates, and the fastest that keeps the budget; None where none is faster than strict."""
+    """All candidates, and the fastest that keeps the budget; None where none is fast enough."""
 
     results: tuple[CandidateResult, ...]
     chosen: str | None
     num_problems: int
     num_texts: int
+    num_tokens: int
 
 
 def race(
@@ -89,6 +104,7 @@ def race(
     *,
     budget: float,
     level: float = 0.05,
+    floor: float = 1.0,
     chunk: int = 32,
     max_failed_share: float = MAX_FAILED_SHARE,
     on_chunk: Callable[[int, Sequence[Candidate]], None] = lambda num, candidates: None,
@@ -98,7 +114,8 @@ def race(
     ``reference`` is strict: its texts follow the target's own law, and it makes the same draws as the candidates, so
     that a difference is what the rule changes and little else. The chance that any candidate called *kept* loses
     ``budget`` or more is at most ``level``: each test may be stopped at will, and Holm's correction is over them all.
-    `TooManyFailures` where the scorer fails on more than ``max_failed_share`` of a method's texts.
+    Candidates no more than ``floor`` times as fast as the reference are of no use. Where the scorer fails on more than
+    ``max_failed_share`` of a candidate's texts its trial ends; `TooManyFailures` where that happens to the reference.
     """
     own, *candidates = (
         Candidate(
@@ -116,48 +133,68 @@ def race(
         num += len(part)
         right = _outcomes(own, pair, task, part, settings)
         for candidate in [c for c in candidates if c.outcome is None]:
-            mine = _outcomes(candidate, pair, task, part, settings)
-            for row in part:
-                if row.id in right and row.id in mine:
-                    candidate.differences.append(float(mine[row.id]) - float(right[row.id]))
-                    candidate.test.add(candidate.differences[-1])
-        judge(candidates, [speedup(candidate, own) for candidate in candidates], level)
+            _try(candidate, right, pair, task, part, settings)
+        judge(candidates, [speedup(candidate, own) for candidate in candidates], level, floor, len(rows) - num)
         on_chunk(num, candidates)
     for candidate in candidates:
         candidate.outcome = candidate.outcome or "undecided"
     results = [_result(candidate, own, p) for candidate, p in zip(candidates, _adjusted(candidates), strict=True)]
-    faster = [result for result in results if result.outcome == "kept" and result.speedup > 1]
-    best = max(faster, key=lambda result: result.speedup, default=None)
-    num_texts = sum(len(candidate.samples) for candidate in (own, *candidates))
-    return RaceResult(tuple(results), best.name if best else None, num, num_texts)
+    faster = [result for result in results if result.outcome == "kept" and (result.speedup or 0.0) > floor]
+    best = max(faster, key=lambda result: result.speedup or 0.0, default=None)
+    samples = [sample for candidate in (own, *candidates) for sample in candidate.samples]
+    tokens = sum(sample.num_tokens for sample in samples)
+    return RaceResult(tuple(results), best.name if best else None, num, len(samples), tokens)
 
 
-def speedup(candidate: Candidate, reference: Candidate) -> float:
-    """Seconds of the reference's rounds by the candidate's on the same problems.
+def _try(
+    candidate: Candidate,
+    right: Mapping[str | int, bool],
+    pair: Pair,
+    task: EvalTask,
+    rows: Sequence[PromptRow],
+    settings: EvalSettings,
+) -> None:
+    """Further problems for a candidate, beside those that the reference got ``right`` or not."""
+    try:
+        mine = _outcomes(candidate, pair, task, rows, settings)
+    except TooManyFailures as error:
+        candidate.outcome, candidate.failure = "failed", str(error)
+        return
+    for row in rows:
+        if row.id in right and row.id in mine:
+            candidate.differences.append(float(mine[row.id]) - float(right[row.id]))
+            candidate.test.add(candidate.differences[-1])
+
+
+def speedup(candidate: Candidate, reference: Candidate) -> Ratio:
+    """Seconds of the reference's rounds by the candidate's on the same problems, with an interval over problems.
 
     A candidate's round is taken to cost the reference's, with its own number of draft steps, times what its rule adds
     by its own clock: ratios within one run do not feel how busy the machine was meanwhile.
     """
-    keys = {sample.key for sample in candidate.samples}
-    theirs = [sample for sample in reference.samples if sample.key in keys]
-    if not theirs:
-        return 0.0
-    draft, target, _ = _seconds(reference.samples)
-    steps = 1 + (candidate.num_steps / reference.num_steps - 1) * draft / (draft + target)
-    mine = sum(sample.num_rounds for sample in candidate.samples) * _added(candidate.samples) * steps
-    return sum(sample.num_rounds for sample in theirs) * _added(reference.samples) / mine
+    theirs = {sample.key: _costs(sample) for sample in reference.samples}
+    rows = [[*_costs(s), *theirs[s.key]] for s in candidate.samples if s.key in theirs]
+    if not rows:
+        return Ratio(None, None)
+    columns = np.array(rows, dtype=np.float64)
+    statistic = partial(_speed_ratio, steps=candidate.num_steps / reference.num_steps)
+    interval = bootstrap_interval(columns, statistic, num=_RESAMPLES)
+    return Ratio(float(statistic(columns.mean(0))), interval)
 
 
-def _added(samples: Sequence[Sample]) -> float:
-    """What deciding adds to drafting and verifying."""
-    draft, target, arbiter = _seconds(samples)
-    return 1 + arbiter / (draft + target)
+def _costs(sample: Sample) -> tuple[float, float, float, float]:
+    return sample.num_rounds, sample.timing.draft_s, sample.timing.target_s, sample.timing.arbiter_s
 
 
-def _seconds(samples: Sequence[Sample]) -> tuple[float, float, float]:
-    parts = [(s.timing.draft_s, s.timing.target_s, s.timing.arbiter_s) for s in samples]
-    draft, target, arbiter = (sum(column) for column in zip(*parts, strict=True))
-    return draft, target, arbiter
+def _speed_ratio(means: Floats, steps: float) -> Floats:
+    """Of means (..., 8) of rounds and parts of both: the reference's seconds by the method's of ``steps`` as many draft
+    steps."""
+    rounds, draft, target, arbiter, rounds_0, draft_0, target_0, arbiter_0 = np.moveaxis(means, -1, 0)
+    longer = 1 + (steps - 1) * draft_0 / (draft_0 + target_0)
+    # What deciding adds to drafting and verifying.
+    mine, theirs = 1 + arbiter / (draft + target), 1 + arbiter_0 / (draft_0 + target_0)
+    found: Floats = rounds_0 * theirs / (rounds * mine * longer)
+    return found
 
 
 def _chunks(rows: Sequence[PromptRow], size: int) -> Iterator[Sequence[PromptRow]]:
@@ -183,8 +220,13 @@ def _adjusted(candidates: Sequence[Candidate]) -> list[float]:
     return holm([candidate.test.p_loses for candidate in candidates])
 
 
-def judge(candidates: Sequence[Candidate], speeds: Sequence[float], level: float) -> None:
-    """Seal the fate of those whose test has said enough; ``speeds`` are relative to strict."""
+def judge(
+    candidates: Sequence[Candidate], speeds: Sequence[Ratio], level: float, floor: float = 1.0, num_left: int = 10**9
+) -> None:
+    """Seal the fate of those whose test has said enough, or cannot before the last ``num_left`` problems are through.
+
+    ``speeds`` are relative to the reference; one is *slower* where its whole interval is below what is good enough.
+    """
     for candidate, p in zip(candidates, _adjusted(candidates), strict=True):
         if candidate.outcome is not None:
             continue
@@ -192,26 +234,34 @@ def judge(candidates: Sequence[Candidate], speeds: Sequence[float], level: float
             candidate.outcome = "kept"
         elif candidate.test.p_keeps <= level:
             candidate.outcome = "exceeded"
-    kept = [speed for candidate, speed in zip(candidates, speeds, strict=True) if candidate.outcome == "kept"]
-    # Strict itself keeps any budget.
-    fastest = max([1.0, *kept])
+    kept = [s.value or 0.0 for candidate, s in zip(candidates, speeds, strict=True) if candidate.outcome == "kept"]
+    fastest = max([floor, *kept])
     for candidate, speed in zip(candidates, speeds, strict=True):
-        if candidate.outcome is None and candidate.test.num >= _ENOUGH and speed <= fastest:
+        if candidate.outcome is None and candidate.test.num >= _ENOUGH and speed.ci95 and speed.ci95[1] <= fastest:
             candidate.outcome = "slower"
+    # Whoever is out without having kept the budget stays in Holm's count.
+    out = sum(candidate.outcome not in (None, "kept") for candidate in candidates)
+    for candidate in candidates:
+        if candidate.outcome is None and not candidate.test.can_keep(level / (1 + out), num_left):
+            candidate.outcome = "undecided"
 
 
 def _result(candidate: Candidate, reference: Candidate, p: float) -> CandidateResult:
     assert candidate.outcome is not None
-    num = len(candidate.samples)
+    num, speed, accepted = len(candidate.samples), speedup(candidate, reference), candidate.acceptance
     return CandidateResult(
         name=candidate.method.name,
         outcome=candidate.outcome,
         num_problems=len(candidate.differences),
-        num_failed=num - len(candidate.differences),
+        num_failed=sum(sample.is_failure for sample in candidate.samples),
         difference=candidate.test.mean,
         bounds=mean_bounds(candidate.differences),
         p_loses=p,
-        speedup=speedup(candidate, reference),
-        tokens_per_round=candidate.acceptance.tokens_per_round,
+        speedup=speed.value,
+        speedup_ci95=speed.ci95,
+        tokens_per_round=accepted.tokens_per_round,
+        acceptance_rate=accepted.acceptance_rate,
+        l_accept=accepted.l_accept,
         repetitive=sum(sample.repetitive for sample in candidate.samples) / num if num else 0.0,
+        failure=candidate.failure,
     )

@@ -21,12 +21,17 @@ _ROUNDS = 4
 class RoundCosts:
     """Seconds of a row's share of a round: ``step_s`` of the target alone, ``round_s`` of strict by K.
 
-    ``c_rel`` is the drafter's time per token at the largest K by the target's own time in a step.
+    ``c_rel`` is the drafter's time per token at the largest K by the target's own time in a step. ``cpu_share`` is the
+    processor time of this process by the seconds of the runs that these numbers are of, None where another device does
+    the work. All that was decoded for them is ``num_texts`` beginnings of texts, of ``num_tokens`` at most.
     """
 
     step_s: float
     round_s: Mapping[int, float]
     c_rel: float
+    cpu_share: float | None = None
+    num_texts: int = 0
+    num_tokens: int = 0
 
 
 def measure_rounds(
@@ -50,18 +55,30 @@ def measure_rounds(
     # The first of each pays for first calls.
     later = {k: times[1:] for k, times in found.items()}
     whole = {k: min(time.whole_s for time in times) for k, times in later.items()}
+    fastest = [min(times, key=lambda time: time.whole_s) for times in later.values()]
+    busy, seconds = (sum(getattr(time, name) for time in fastest) for name in ("cpu_s", "active_s"))
     step_s, longest = whole.pop(0), max(lengths)
     draft = min(time.draft_s for time in later[longest]) / longest
-    return RoundCosts(step_s, whole, draft / min(time.target_s for time in later[0]))
+    return RoundCosts(
+        step_s,
+        whole,
+        draft / min(time.target_s for time in later[0]),
+        cpu_share=busy / seconds if busy else None,
+        num_texts=len(rows) * sum(map(len, found.values())),
+        num_tokens=len(rows) * sum(time.num_tokens for times in found.values() for time in times),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _RoundTime:
-    """A row's share of a round in seconds, in a full batch: all of it, and its parts."""
+    """A row's share of a round in seconds, in a full batch: all of it, and its parts; and of the run it is of."""
 
     whole_s: float
     draft_s: float
     target_s: float
+    active_s: float
+    cpu_s: float
+    num_tokens: int
 
 
 def _round_time(pair: Pair, rows: Sequence[Request], k: int, sampling: Sampling, drafter: Drafter | None) -> _RoundTime:
@@ -80,4 +97,5 @@ def _round_time(pair: Pair, rows: Sequence[Request], k: int, sampling: Sampling,
     _, first = next(engine.run(rows))
     timing, num = first.timings, first.num_rounds
     whole = timing.active_s - timing.prefill_s / len(rows)
-    return _RoundTime(whole / num, timing.draft_s / num, timing.target_s / num)
+    parts = (whole / num, timing.draft_s / num, timing.target_s / num)
+    return _RoundTime(*parts, timing.active_s, timing.cpu_s, len(first.output_ids))

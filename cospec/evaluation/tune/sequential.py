@@ -7,7 +7,9 @@ play (Ville's inequality). Capital is averaged over fixed bets, small and large,
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -39,13 +41,26 @@ class Bets:
     @property
     def log_capital(self) -> float:
         """Logarithm of the capital, which began at 1."""
-        top = float(self._logs.max())
-        return top + math.log(float(np.exp(self._logs - top).mean()))
+        return _log_mean(self._logs)
+
+    def log_capital_after(self, counts: Mapping[float, float]) -> float:
+        """The same if these numbers of these values came next."""
+        logs = sum(num * np.log1p(self._bets * (value - self.bound)) for value, num in counts.items())
+        return _log_mean(self._logs + logs)
 
     @property
     def p(self) -> float:
         """A p-value at any time: one over the largest capital so far."""
         return math.exp(-self._best)
+
+
+def least_problems(budget: float, level: float) -> int:
+    """Problems after which a method that never changes an answer is certain, at ``level``, to keep ``budget``.
+
+    Fewer are enough only for one that gains accuracy.
+    """
+    bets = Bets(-budget)
+    return bisect.bisect_left(range(10**15), -math.log(level), key=lambda num: bets.log_capital_after({0.0: num}))
 
 
 class LossTest:
@@ -55,7 +70,7 @@ class LossTest:
     """
 
     def __init__(self, budget: float) -> None:
-        self.budget, self.total, self.num = budget, 0.0, 0
+        self.budget, self.total, self.num, self.gained = budget, 0.0, 0, 0
         self._loses = Bets(-budget)
         self._keeps = Bets(budget)
 
@@ -63,6 +78,7 @@ class LossTest:
         """Take in one problem."""
         self.num += 1
         self.total += difference
+        self.gained += difference > 0
         self._loses.add(difference)
         self._keeps.add(-difference)
 
@@ -75,6 +91,15 @@ class LossTest:
     def p_keeps(self) -> float:
         """Of "it loses ``budget`` or less": small where the budget is certainly exceeded."""
         return self._keeps.p
+
+    def can_keep(self, level: float, num_left: int) -> bool:
+        """Whether ``num_left`` more problems may make ``p_loses`` as small as ``level``.
+
+        They are taken to lose no right answer, and to gain one as often as those before and one more.
+        """
+        gained = num_left * (self.gained + 1) / (self.num + 1)
+        best = self._loses.log_capital_after({1.0: gained, 0.0: num_left - gained})
+        return max(best, -math.log(self.p_loses)) >= -math.log(level)
 
     @property
     def mean(self) -> float:
@@ -104,7 +129,13 @@ def _upper(values: np.ndarray, level: float) -> float:
     return high
 
 
+def _log_mean(logs: np.ndarray) -> float:
+    """The logarithm of the mean of what ``logs`` are the logarithms of."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).mean()))
+
+
 def _log_capital(values: np.ndarray, bound: float) -> float:
     bound = min(max(bound, -1 + 1e-9), 1 - 1e-9)
     logs = np.log1p(np.outer(_SHARES / (1 + bound), values - bound)).sum(axis=1)
-    return float(logs.max() + np.log(np.exp(logs - logs.max()).mean()))
+    return _log_mean(logs)
