@@ -383,6 +383,18 @@ def test_settings_that_make_a_rule_strict_are_said(spec: str, settings: dict[str
         Engine(pair(), rule_named(spec), **settings)
 
 
+def test_a_requests_own_sampling_that_makes_a_rule_strict_is_said_once() -> None:
+    greedy = [Request(i, [5, 6], 2, sampling=Sampling()) for i in range(2)]
+    engine = Engine(pair(), rule_named("cactus"), sampling=SAMPLED)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        engine.rollouts([Request("own", [5, 6], 2)])
+        assert not found
+        engine.rollouts(greedy)
+        engine.rollouts(greedy)
+    assert ["decides exactly as strict does at temperature 0" in str(warning.message) for warning in found] == [True]
+
+
 def test_a_drafter_without_a_distribution_is_refused_or_warned_of() -> None:
     notes = rule_named("cascade_opt").notes(SAMPLED, 5, one_hot=True)
     assert "looks certain of every token" in next(iter(notes))
