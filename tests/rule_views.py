@@ -48,15 +48,16 @@ def view_of(
     draws: Recorder | None = None,
     context: Tensor | None = None,
     own_bonus: bool = False,
+    excluded: bool = False,
 ) -> RoundView:
     """The round with target rows ``p`` (B, T, V), draft rows ``q`` (B, N or N + 1, V) and drafts ``ids`` (B, N).
 
     The rows are at temperature 1; ``sampling`` processes them, by default not at all. ``one_hot``: the drafter has no
-    distribution, and its rows count for nothing.
+    distribution, and its rows count for nothing. ``excluded``: its zeros are -inf among its logits.
     """
     num_rows, width = ids.shape
     batch = BatchSampling([sampling or Sampling(1.0)] * num_rows, None, ids.device)
-    logits = logits_of(q)
+    logits = q.log().float() if excluded else logits_of(q)
     greedy = batch.greedy or one_hot
     draft_q = None if greedy else batch.probabilities(logits)
     num = torch.tensor(list(num_positions) if num_positions else [width] * num_rows)

@@ -134,6 +134,21 @@ def test_relaxed_rules_are_relaxed_and_v3_at_alpha_0_is_not_strict() -> None:
         assert outputs(engine_of(spec).rollouts(requests)) != strict, spec
 
 
+@pytest.mark.parametrize("spec", SPECS)
+def test_where_no_text_may_be_drafted_for_the_target_writes_alone(spec: str) -> None:
+    """All texts are at the end of the draft's context, in the first round or after some."""
+    short = dataclasses.replace(pair(), draft_context=24)
+    prompts = random_prompts(30, 24, 23, seed=4)
+    for bonus in ("rule", "target", "arbitrated"):
+        if bonus == "rule" and not rule_named(spec).has_own_bonus:
+            continue
+        settings = {"max_new_tokens": 5, "batch_size": 2, "sampling": SAMPLED, "bonus": bonus}
+        for rollout in decode(short, spec, prompts, **settings):
+            assert_counters(rollout)
+            assert not rollout.blocks[-1].draft_ids
+            assert len(rollout.output_ids) == 5
+
+
 # ---- what is written and counted ---------------------------------------------------------------------------------
 
 
