@@ -82,12 +82,33 @@ def test_contrastive_is_a_product_of_powers_on_its_gate(size: int, beta: float) 
         step = one_step(spec, p, q)
         torch.testing.assert_close(step.law, law, atol=1e-5, rtol=0)
         torch.testing.assert_close(step.acceptance, 1 - variation(step.q, law), atol=1e-5, rtol=0)
-    # The survey's gate is what top-k leaves of the target.
-    step = one_step(f"contrastive:beta={beta}", p, q, sampling=Sampling(1.0, top_k=2))
-    gate = p >= p.sort(-1, descending=True).values[:, 1:2]
-    weights = torch.where(gate, p ** (1 + beta) * q**-beta, 0.0)
-    torch.testing.assert_close(step.law, weights / weights.sum(-1, keepdim=True), atol=1e-5, rtol=0)
-    assert (step.law[step.p == 0] == 0).all()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.05, 0.4])
+@pytest.mark.parametrize("sampling", [Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.7), Sampling(1.0, min_p=0.2)], ids=str)
+def test_contrastive_keeps_to_what_the_targets_sampling_leaves_whatever_its_own_gate(
+    sampling: Sampling, alpha: float
+) -> None:
+    """Group 7."""
+    for size in SIZES[1:]:
+        p, q = pairs(size, zeros=False)
+        step = one_step(f"contrastive:beta=0.5,alpha={alpha}", p, q, sampling=sampling)
+        left = step.p > 0
+        assert (~left).any()
+        weights = torch.where(left & (p >= alpha * top(p)[:, None]), p**1.5 * q**-0.5, 0.0)
+        torch.testing.assert_close(step.law, weights / weights.sum(-1, keepdim=True), atol=1e-5, rtol=0)
+        assert (step.law[~left] == 0).all()
+
+
+def test_contrastive_takes_what_the_drafter_excludes_for_what_it_likes_least() -> None:
+    """Zeros of q in its logits, as of an EAGLE-3 head outside its vocabulary; all others of p's support count."""
+    for size in SIZES[1:]:
+        p, q = pairs(size, seed=7)
+        least = q.masked_fill(q == 0, 1.0).amin(-1, keepdim=True)
+        weights = torch.where(p > 0, p**1.5 * torch.maximum(q, least) ** -0.5, 0.0)
+        step = one_step("contrastive:beta=0.5", p, q, excluded=True)
+        torch.testing.assert_close(step.law, weights / weights.sum(-1, keepdim=True), atol=1e-5, rtol=0)
+        assert ((q == 0) & (step.law > 0)).any()
 
 
 # ---- proposal-dependent ------------------------------------------------------------------------------------------
@@ -417,6 +438,22 @@ def test_the_hard_gates(size: int) -> None:
         assert torch.equal(step.accept == 1, passes), spec
         assert torch.equal(step.residual.argmax(-1), p.argmax(-1)[:, None].expand(-1, size))
         assert passes[torch.arange(len(p)), p.argmax(-1)].all(), "the likeliest token must pass"
+
+
+def test_of_tied_tokens_only_the_one_that_would_be_written_is_the_likeliest() -> None:
+    """Logits in bfloat16 are often tied: outside a phase, and with k=1 or delta=0, no second token passes."""
+    p = torch.tensor([[0.4, 0.4, 0.2]])
+    for spec in ("k=1,delta=1", "k=3,delta=0", "k=3,delta=1,begin=5,end=6"):
+        assert one_step(f"trt_relaxed:{spec}", p, p).accept[0].tolist() == [1, 0, 0]
+    assert one_step("trt_relaxed:k=2,delta=0.1", p, p).accept[0].tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0)], ids=["greedy", "sampled"])
+def test_typical_accepts_the_likeliest_token_whatever_its_parameters(sampling: Sampling) -> None:
+    """At delta=1 a one-hot row and an even one have no token that is likelier than a typical one."""
+    p = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.7, 0.1, 0.1, 0.1]])
+    step = one_step("typical:epsilon=1,delta=1", p, p, sampling=sampling)
+    assert step.accept.tolist() == [[1, 0, 0, 0]] * 2
 
 
 def test_every_rule_with_a_pi_is_checked_here() -> None:

@@ -23,20 +23,21 @@ from cospec.engine.rules.spec import ParametricRule, RuleInfo
 
 
 class HardGate(ParametricRule):
-    """Accepts the tokens that `passes` names; writes the target's likeliest token at a rejection."""
+    """Accepts the target's likeliest token and what `passes` names; writes that token at a rejection."""
 
     has_own_bonus = True
     own_bonus_reads_draft = False
 
     @abstractmethod
     def passes(self, view: RoundView) -> Tensor:
-        """(B, N): which positions would be accepted."""
+        """(B, N): which positions would be accepted, whatever their token's rank."""
 
     def decide(self, view: RoundView) -> Verdict:
         best = view.rows.logits.argmax(-1)
-        accept = self.passes(view) & view.valid
+        at_best = best[:, : view.valid.shape[1]]
+        accept = (self.passes(view) | (view.regions.draft_ids == at_best)) & view.valid
         bonus_ids = best.gather(1, view.regions.num_positions[:, None]).squeeze(1) if view.own_bonus else None
-        return Verdict(accept, accept.float(), best[:, : accept.shape[1]], bonus_ids)
+        return Verdict(accept, accept.float(), at_best, bonus_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,12 @@ class TrtRelaxed(HardGate):
         return "gate"
 
     def passes(self, view: RoundView) -> Tensor:
+        if self.k == 1 or self.delta == 0.0:
+            # The likeliest token alone, of which there may be two: bfloat16 logits are often tied.
+            return view.valid & False
         p = view.rows.raw_p[:, : view.valid.shape[1]]
         close = at_drafts(p, view) >= p.amax(-1) - self.delta
-        relaxed = _among_top(view, self.k) & close
-        return torch.where(self._in_phase(view), relaxed, _among_top(view, 1))
+        return self._in_phase(view) & _among_top(view, self.k) & close
 
     def _in_phase(self, view: RoundView) -> Tensor:
         """(B, N): whether the last phase token in front of a position begins a phase."""
@@ -153,7 +156,7 @@ INFOS = (
     RuleInfo(
         name="typical",
         summary="Accepts what is likely, or not too unlikely where the target is undecided" + _NOT_STRICT + ".",
-        formula="accept iff p(x) > min(epsilon, delta exp(-H(p))), else argmax p",
+        formula="accept iff p(x) > min(epsilon, delta exp(-H(p))) or x = argmax p, else argmax p",
         source="Cai et al. 2024 (2401.10774), Medusa; vLLM's sampler",
         greedy="strict: p is one-hot, so that only its argmax passes",
         drafters="any; q plays no part",
@@ -190,7 +193,7 @@ INFOS = (
     RuleInfo(
         name="trt_relaxed",
         summary="Accepts tokens close to the target's best while it thinks" + _NOT_STRICT + ".",
-        formula="accept iff x is among the k likeliest and p(x) >= max p - delta (outside a phase: x = argmax p)",
+        formula="accept iff x is among the k likeliest and p(x) >= max p - delta (outside a phase, and with k=1 or delta=0: x = argmax p)",
         source="TensorRT-LLM, relaxed acceptance of DeepSeek-R1 MTP",
         greedy="gate: probabilities are at temperature 1 anyway",
         drafters="any; q plays no part",
