@@ -301,7 +301,14 @@ def greedy_outputs(spec: str, **settings: Any) -> list[list[int]]:
     return outputs(decode(pair(), spec, PROMPTS, **GREEDY, **settings))
 
 
-@pytest.mark.parametrize("spec", SPECS)
+def greedy_blocks(spec: str) -> list[Any]:
+    return [
+        [(block.draft_ids, block.accepted_len, block.emitted_ids) for block in rollout.blocks]
+        for rollout in decode(pair(), spec, PROMPTS, **GREEDY)
+    ]
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "cascade_v3:rows=processed", "fuzzy:rows=processed", "r_fuzzy:threshold=-1"])
 def test_every_rule_does_at_temperature_0_what_it_says(spec: str) -> None:
     """Group 14."""
     rule = rule_named(spec)
@@ -315,7 +322,8 @@ def test_every_rule_does_at_temperature_0_what_it_says(spec: str) -> None:
     assert rule.greedy in ("strict", "gate", "random")
     texts = greedy_outputs(spec)
     if rule.greedy == "strict":
-        assert texts == greedy_outputs("strict")
+        same = [greedy_blocks(each) for each in (spec, "strict")]
+        assert same[0] == same[1]
     reseeded = [greedy_outputs(spec, seed=seed) for seed in ((1, 2, 3) if rule.greedy == "random" else (1,))]
     assert all(each == texts for each in reseeded) == (rule.greedy != "random")
 
@@ -414,10 +422,21 @@ def test_a_drafter_without_a_distribution_is_refused_or_warned_of() -> None:
     notes = rule_named("cascade_opt").notes(SAMPLED, 5, one_hot=True)
     assert "looks certain of every token" in next(iter(notes))
     assert not list(rule_named("cactus").notes(SAMPLED, 5, one_hot=True))
-    for spec, bonus in (("contrastive", "target"), ("ensemble", "rule")):
+    for spec, bonus in (("contrastive", "target"), ("ensemble", "rule"), ("fuzzy:divergence=kl", "target")):
         with pytest.raises(ValueError, match="needs the drafter's distribution"):
             rule_named(spec).check_drafter(bonus, one_hot=True)
     rule_named("top_k").check_drafter("rule", one_hot=True)
+    rule_named("fuzzy:divergence=tv").check_drafter("target", one_hot=True)
+
+
+def test_a_divergence_that_cut_rows_make_infinite_is_said() -> None:
+    kl = rule_named("fuzzy:divergence=kl,rows=processed")
+    for sampling in (Sampling(1.0, top_k=5), Sampling(1.0, top_p=0.9), Sampling(1.0, min_p=0.1)):
+        (note,) = kl.notes(sampling, 5, one_hot=False)
+        assert "accepts nothing where top-k, top-p or min-p cut a token" in note
+        for spec in ("fuzzy:divergence=kl", "fuzzy:rows=processed"):
+            assert not list(rule_named(spec).notes(sampling, 5, one_hot=False))
+    assert not list(kl.notes(Sampling(1.0), 5, one_hot=False))
 
 
 def test_a_bonus_that_a_rule_does_not_have_is_refused() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from cospec.engine.record import Sampling
 from cospec.engine.rules import RULES, rule_named
 from cospec.engine.rules.fixed import FixedRule
+from cospec.engine.rules.gated import GateRows
 from cospec.engine.rules.proposal import raised_share
 
 SIZES = (2, 3, 5, 9)
@@ -454,6 +455,45 @@ def test_typical_accepts_the_likeliest_token_whatever_its_parameters(sampling: S
     p = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.7, 0.1, 0.1, 0.1]])
     step = one_step("typical:epsilon=1,delta=1", p, p, sampling=sampling)
     assert step.accept.tolist() == [[1, 0, 0, 0]] * 2
+
+
+PROCESSED_GATES = {
+    "r_fuzzy:threshold={}": (-1, 0, 0.2, 0.693, 0.6932, 1),
+    "fuzzy:threshold={}": (0, 0.01, 0.693, 0.6932, 1),
+    "fuzzy:divergence=tv,threshold={}": (0, 0.5, 1, 1.001),
+    "fuzzy:divergence=kl,threshold={}": (0, 0.5, 100, "inf"),
+    "cascade_chow:alpha={}": (-1, -0.01, 0, 0.5, 1),
+    "cascade_diff:alpha={}": (-1, -0.01, 0, 0.5, 1),
+    "cascade_opt:alpha={}": ("-inf", -0.01, 0, 0.5, "inf"),
+    "cascade_v1:alpha={}": (-1, -0.01, 0, 0.5, 1),
+    "cascade_v2:alpha={}": ("-inf", -0.5, 0, 0.5, 0.99, 1),
+    "cascade_v3:alpha={}": ("-inf", -0.5, 0, 0.5, 0.99, 1),
+    "tok_lt:alpha={}": (-1, 0, 0.5, 0.99, 1),
+    "aasd:beta={}": (-1, 0, 0.01, 0.5, 2),
+}
+
+
+@pytest.mark.parametrize("spec", PROCESSED_GATES)
+def test_a_gate_on_processed_rows_is_strict_at_temperature_0_or_refused(spec: str) -> None:
+    """Group 14: strict where of one-hot rows it accepts equal tokens alone, refused where all or none pass."""
+    p, q = pairs(5, seed=8)
+    equal = p.argmax(-1) == q.argmax(-1)
+    assert 0 < equal.sum() < len(equal)
+    kinds = set()
+    for value in PROCESSED_GATES[spec]:
+        rule = rule_named(spec.format(value) + ",rows=processed")
+        step = one_step(rule, p, q, sampling=Sampling())
+        accepted = step.accept[step.q > 0]
+        assert (rule.greedy == "strict") == torch.equal(accepted, equal.double()), value
+        assert rule.greedy == "strict" or accepted.unique().numel() == 1
+        assert torch.equal(step.residual[step.q > 0][~equal].argmax(-1), p.argmax(-1)[~equal]) or accepted.all()
+        kinds.add(rule.greedy)
+    assert kinds == ({"strict", "refused"})
+
+
+def test_every_gate_on_processed_rows_is_checked_here() -> None:
+    gates = {info.name for info in RULES.values() if info.make and isinstance(info.default, GateRows)}
+    assert gates == {spec.partition(":")[0] for spec in PROCESSED_GATES}
 
 
 def test_every_rule_with_a_pi_is_checked_here() -> None:

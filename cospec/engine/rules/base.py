@@ -97,8 +97,6 @@ class Rule(ABC):
     has_own_bonus: ClassVar[bool] = False
     #: Whether that law reads the drafter's row behind the block.
     own_bonus_reads_draft: ClassVar[bool] = True
-    #: Whether it cannot do without the drafter's distribution, as with a drafter that only copies.
-    needs_distribution: ClassVar[bool] = False
     #: Whether what it writes follows the drafter's beliefs, so that a weak drafter costs quality; not so where q only
     #: says how a token was proposed.
     trusts_draft: ClassVar[bool] = False
@@ -136,6 +134,11 @@ class Rule(ABC):
     @property
     def leans_on_draft(self) -> bool:
         """Whether it reads the drafter's confidence, which says nothing where the drafter has no distribution."""
+        return False
+
+    @property
+    def needs_distribution(self) -> bool:
+        """Whether it cannot do without the drafter's distribution, as with a drafter that only copies."""
         return False
 
     @property

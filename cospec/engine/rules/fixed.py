@@ -73,7 +73,6 @@ class Contrastive(FixedRule):
     alpha: float
     name = "contrastive"
     default_bonus = "rule"
-    needs_distribution = True
 
     @property
     def greedy(self) -> Greedy:
@@ -81,6 +80,10 @@ class Contrastive(FixedRule):
 
     def greedy_remedy(self) -> str:
         return "set alpha above 0 (the paper's gate), or "
+
+    @property
+    def needs_distribution(self) -> bool:
+        return True
 
     @property
     def needs_draft_logits(self) -> bool:

@@ -126,6 +126,10 @@ class Aasd(GateRows, HardGate):
     name = "aasd"
     gate_reads_draft = False
 
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.beta > 0.0
+
     def passes(self, view: RoundView) -> Tensor:
         p = self.gate_p(view.rows, view.valid.shape[1])
         return at_drafts(p, view) >= torch.minimum(self.beta - self.alpha * entropy(p), p.amax(-1))
@@ -221,7 +225,7 @@ INFOS = (
         summary="Accepts above a threshold that falls with the target's entropy" + _NOT_STRICT + ".",
         formula="accept iff p(x) >= min(beta - alpha H(p), max p), else argmax p",
         source="Wang et al., EMNLP 2025 (2505.13204); formula after third-party code",
-        greedy="gate: probabilities at temperature 1",
+        greedy="gate: probabilities at temperature 1; rows=processed: strict with beta > 0, otherwise refused",
         drafters="any; q plays no part",
         make=Aasd,
         parameters=(

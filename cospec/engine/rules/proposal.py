@@ -67,6 +67,10 @@ class TokLt(GateRows, ParametricRule):
     name = "tok_lt"
     gate_reads_draft = False
 
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.alpha < 1.0
+
     def decide(self, view: RoundView) -> Verdict:
         gate_p = self.gate_p(view.rows, view.valid.shape[1])
         close = at_drafts(gate_p, view) >= (1.0 - self.alpha) * gate_p.amax(-1)
@@ -131,7 +135,8 @@ INFOS = (
         summary="Accepts what is close to the target's best, and tests the rest as strict does.",
         formula="accept if p(x) >= (1 - alpha) max p, else as strict",
         source="third-party replication of the survey",
-        greedy="gate: the draft's token is accepted iff it is close to the target's best at temperature 1",
+        greedy="gate: the draft's token is accepted iff it is close to the target's best at temperature 1, or is it; "
+        "rows=processed: strict with alpha < 1, otherwise refused",
         drafters="any; also one-hot",
         make=TokLt,
         parameters=(
