@@ -49,11 +49,13 @@ def view_of(
     context: Tensor | None = None,
     own_bonus: bool = False,
     excluded: bool = False,
+    max_drafts: int | None = None,
 ) -> RoundView:
     """The round with target rows ``p`` (B, T, V), draft rows ``q`` (B, N or N + 1, V) and drafts ``ids`` (B, N).
 
     The rows are at temperature 1; ``sampling`` processes them, by default not at all. ``one_hot``: the drafter has no
     distribution, and its rows count for nothing. ``excluded``: its zeros are -inf among its logits.
+    ``max_drafts`` is N unless told otherwise.
     """
     num_rows, width = ids.shape
     batch = BatchSampling([sampling or Sampling(1.0)] * num_rows, None, ids.device)
@@ -70,7 +72,7 @@ def view_of(
     regions = Regions(context, lengths, ids, target_ids, num, (valid & ~match).any(1).nonzero().squeeze(1))
     keys = torch.zeros(num_rows, dtype=torch.long)
     rows = Rows(logits_of(p), draft, batch)
-    return RoundView(regions, valid, match, rows, keys, draws or Recorder(), own_bonus)
+    return RoundView(regions, valid, match, rows, keys, draws or Recorder(), max_drafts or width, own_bonus)
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ class _Batch:
         self.drafter_reads = bool(drafter_layers)
         layers = (*drafter_layers, *engine.rule.layers)
         target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass, layers=layers)
-        self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
+        self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.max_drafts, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
         size = (num_rows, pair.vocab_size)
         self.seen = torch.zeros(size, dtype=torch.bool, device=self.device) if penalties else None

@@ -60,12 +60,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The cached models and constants one round needs."""
+    """The cached models and constants one round needs; no block of the run has more than ``max_drafts`` positions."""
 
     target: CachedModel
     drafter: BoundDrafter
     vocab_size: int
     eos_ids: Tensor
+    max_drafts: int
     clock: Clock
 
 
@@ -168,7 +169,9 @@ def _view(
         num_positions=draft.num_positions,
         rows=(valid & ~match).any(1).nonzero().squeeze(1),
     )
-    return RoundView(regions, valid, match, rows, contexts.keys, draws, own_bonus, models.target.hidden)
+    return RoundView(
+        regions, valid, match, rows, contexts.keys, draws, models.max_drafts, own_bonus, models.target.hidden
+    )
 
 
 def _written(rule: Rule, verdict: Verdict, draft: Draft, target_ids: Tensor, accepted: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def round_law(spec: str, last: int, length: int, bonus: Bonus) -> Law:
     one = torch.ones(num, dtype=torch.long)
     contexts = Contexts(ids, one, full, full + 9, 0 * one, BatchSampling([Sampling(1.0)] * num, None, ids.device), 1, 1)
     draws = Recorder()
-    models: Any = Models(Table(num), drafter, SIZE, torch.empty(0, dtype=torch.long), Clock())  # type: ignore[arg-type]
+    models: Any = Models(Table(num), drafter, SIZE, torch.empty(0, dtype=torch.long), length, Clock())  # type: ignore[arg-type]
     # The rule asks last, so that its probabilities are those that stay on record; the target's bonus is never asked
     # for again.
     played = play_round(models, contexts, rule_named(spec), draws, length, bonus)

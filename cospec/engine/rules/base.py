@@ -42,7 +42,7 @@ class RoundView:
     """One round before the decision.
 
     ``match`` and ``valid`` are (B, N): where the draft's token is the target's coupled one, and which positions are
-    real. ``rows`` are both models' distributions, each made when a rule asks for it. ``own_bonus``: the rule is to
+    real; no block of the run has more than ``max_drafts``. ``rows`` are both models' distributions, each made when a rule asks for it. ``own_bonus``: the rule is to
     draw the bonus token too, and the drafter's row behind the block is there. ``hidden`` are the target's states at the
     last committed token and behind it at the drafts that were fed, None where nobody asked for any.
     """
@@ -53,6 +53,7 @@ class RoundView:
     rows: Rows
     keys: Tensor
     draws: Draws
+    max_drafts: int
     own_bonus: bool = False
     hidden: HiddenStates | None = None
 
