@@ -240,6 +240,7 @@ def test_the_rules_own_bonus_takes_one_more_draft_pass_a_round() -> None:
 
 # ---- temperature 0 -----------------------------------------------------------------------------------------------
 
+FLY = "fly:variant=vllm,theta=0"
 GREEDY = {"num_draft_tokens": 4, "max_new_tokens": 12}
 PROMPTS = random_prompts(3, 8, 5, seed=2)
 
@@ -399,11 +400,26 @@ def test_a_phase_of_thinking_is_where_trt_relaxed_relaxes() -> None:
     [
         ("cactus", {}, "decides exactly as strict does at temperature 0"),
         ("fly", {"num_draft_tokens": 5}, "no position of a block of 5 has a window of 6"),
+        ("fly:variant=vllm,window=6", {"num_draft_tokens": 5}, "no position of a block of 5 has a window of 6"),
     ],
 )
 def test_settings_that_make_a_rule_strict_are_said(spec: str, settings: dict[str, Any], message: str) -> None:
     with pytest.warns(UserWarning, match=message):
         Engine(pair(), rule_named(spec), **settings)
+
+
+def test_vllms_window_fits_into_the_block_unless_one_is_asked_for() -> None:
+    for k, window in ((2, 1), (5, 4), (7, 6), (9, 6)):
+        settings = GREEDY | {"num_draft_tokens": k}
+        # The last block of a text is shorter, and its window is that of the others.
+        same = [outputs(decode(pair(), f"{FLY}{more}", PROMPTS, **settings)) for more in ("", f",window={window}")]
+        assert same[0] == same[1]
+        assert not list(rule_named(FLY).notes(Sampling(), k, one_hot=False))
+
+
+def test_token_ids_that_the_pair_does_not_have_begin_no_phase() -> None:
+    with pytest.raises(ValueError, match=f"end={VOCAB_SIZE} is none of the pair's {VOCAB_SIZE} token ids"):
+        Engine(pair(), rule_named(f"trt_relaxed:begin=5,end={VOCAB_SIZE}"))
 
 
 def test_a_requests_own_sampling_that_makes_a_rule_strict_is_said_once() -> None:

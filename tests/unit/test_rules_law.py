@@ -221,7 +221,7 @@ def test_at_its_strict_point_a_rule_decides_with_stricts_own_numbers(spec: str) 
 
 def test_every_rule_with_a_limit_states_it() -> None:
     without = {info.name for info in RULES.values() if info.strict_point is None}
-    assert without == {"always", "arbiter", "fuzzy", "typical", "top_k", "trt_relaxed", "aasd"}
+    assert without == {"always", "fuzzy", "typical", "top_k", "trt_relaxed", "aasd"}
 
 
 def test_what_is_said_to_be_strict_and_is_not() -> None:
@@ -260,7 +260,7 @@ def test_at_its_other_end_a_rule_accepts_everything(spec: str) -> None:
 def test_lenience_and_cactus_accept_everything_on_the_targets_support_alone() -> None:
     """Groups 5 and 7."""
     for size in SIZES[1:]:
-        for spec in ("lenience:alpha=0.99999999", "cactus:delta=1e12"):
+        for spec in ("lenience:alpha=0.99999999", "cactus:delta=1e6"):
             step = one_step(spec, *pairs(size))
             likely = (step.q > 0) & (step.p > 1e-6)
             assert (step.accept[likely] == 1).all()

@@ -88,5 +88,6 @@ INFOS = (
         greedy="the same: the arbiter reads both models' tokens, not their rows",
         drafters="the draft model it was trained on",
         make=None,
+        strict_point="--threshold 1",
     ),
 )

@@ -144,7 +144,8 @@ INFOS = (
                 "how far the target is pushed; acceptance usually falls with it",
                 "survey's grid (2607.08690)",
                 low=0.0,
-                open_high=True,
+                # Beyond it float32 has more rounding than logits.
+                high=100.0,
                 grid=(0.1, 0.5, 1.0),
             ),
             Parameter(

@@ -20,6 +20,7 @@ from cospec.engine.rules.gated import (
 )
 from cospec.engine.rules.ratio import at_drafts
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
+from cospec.pair import Pair
 
 
 class HardGate(ParametricRule):
@@ -86,6 +87,14 @@ class TrtRelaxed(HardGate):
     def __post_init__(self) -> None:
         if (self.begin is None) != (self.end is None):
             raise ValueError(f"rule {self.name!r}: begin and end are the token ids around a phase: give both or none")
+        if self.begin is not None and self.begin == self.end:
+            raise ValueError(f"rule {self.name!r}: begin and end are both {self.begin}: a phase needs two token ids")
+
+    def load(self, pair: Pair) -> None:
+        """ValueError for token ids that the pair does not have."""
+        for name, token in (("begin", self.begin), ("end", self.end)):
+            if token is not None and token >= pair.vocab_size:
+                raise ValueError(f"rule {self.spec!r}: {name}={token} is none of the pair's {pair.vocab_size} token ids")
 
     @property
     def greedy(self) -> Greedy:

@@ -100,12 +100,13 @@ INFOS = (
                 "budget of KL(H_x || p), to second order",
                 "paper",
                 low=0.0,
-                open_high=True,
+                # There every token of more than 5e-7 is accepted; float32 would overflow far beyond.
+                high=1e6,
                 grid=(0.1, 0.25, 1.0),
             ),
         ),
         strict_point="cactus:delta=0",
-        relaxed_point="delta to infinity, on the support of p",
+        relaxed_point="delta >= (1 - p(x)) / (2 p(x)), on the support of p",
     ),
     RuleInfo(
         name="lenience",
