@@ -69,7 +69,7 @@ def view_of(
     valid = torch.arange(width) < num[:, None]
     match = valid & (ids == target_ids)
     lengths = torch.full((num_rows,), context.shape[1])
-    regions = Regions(context, lengths, ids, target_ids, num, (valid & ~match).any(1).nonzero().squeeze(1))
+    regions = Regions(context, lengths, ids, target_ids, num)
     keys = torch.zeros(num_rows, dtype=torch.long)
     rows = Rows(logits_of(p), draft, batch)
     return RoundView(regions, valid, match, rows, keys, draws or Recorder(), max_drafts or width, own_bonus)

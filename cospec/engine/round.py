@@ -167,7 +167,6 @@ def _view(
         draft_ids=draft.ids,
         target_ids=target_ids[:, :num_drafts],
         num_positions=draft.num_positions,
-        rows=(valid & ~match).any(1).nonzero().squeeze(1),
     )
     return RoundView(
         regions, valid, match, rows, contexts.keys, draws, models.max_drafts, own_bonus, models.target.hidden

@@ -86,7 +86,9 @@ def test_contrastive_is_a_product_of_powers_on_its_gate(size: int, beta: float) 
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.05, 0.4])
-@pytest.mark.parametrize("sampling", [Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.7), Sampling(1.0, min_p=0.2)], ids=str)
+@pytest.mark.parametrize(
+    "sampling", [Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.7), Sampling(1.0, min_p=0.2)], ids=str
+)
 def test_contrastive_keeps_to_what_the_targets_sampling_leaves_whatever_its_own_gate(
     sampling: Sampling, alpha: float
 ) -> None:

@@ -25,8 +25,8 @@ Greedy = Literal["own", "strict", "gate", "random", "refused"]
 class Regions:
     """The blocks of one round as an arbiter sees them.
 
-    ``draft_ids`` and ``target_ids`` are (B, N), of which the first ``num_positions`` (B,) are real; ``rows`` (R,) are
-    the rows that have a mismatch. A row's context is its first ``lengths`` (B,) entries of ``ids`` (B, C).
+    ``draft_ids`` and ``target_ids`` are (B, N), of which the first ``num_positions`` (B,) are real. A row's context is
+    its first ``lengths`` (B,) entries of ``ids`` (B, C).
     """
 
     ids: Tensor
@@ -34,7 +34,6 @@ class Regions:
     draft_ids: Tensor
     target_ids: Tensor
     num_positions: Tensor
-    rows: Tensor
 
 
 @dataclass(frozen=True, slots=True)

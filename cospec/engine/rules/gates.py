@@ -94,7 +94,9 @@ class TrtRelaxed(HardGate):
         """ValueError for token ids that the pair does not have."""
         for name, token in (("begin", self.begin), ("end", self.end)):
             if token is not None and token >= pair.vocab_size:
-                raise ValueError(f"rule {self.spec!r}: {name}={token} is none of the pair's {pair.vocab_size} token ids")
+                raise ValueError(
+                    f"rule {self.spec!r}: {name}={token} is none of the pair's {pair.vocab_size} token ids"
+                )
 
     @property
     def greedy(self) -> Greedy:
