@@ -41,9 +41,10 @@ class RoundView:
     """One round before the decision.
 
     ``match`` and ``valid`` are (B, N): where the draft's token is the target's coupled one, and which positions are
-    real; no block of the run has more than ``max_drafts``. ``rows`` are both models' distributions, each made when a rule asks for it. ``own_bonus``: the rule is to
-    draw the bonus token too, and the drafter's row behind the block is there. ``hidden`` are the target's states at the
-    last committed token and behind it at the drafts that were fed, None where nobody asked for any.
+    real; no block of the run has more than ``max_drafts``. ``rows`` are both models' distributions, each made when a
+    rule asks for it. ``own_bonus``: the rule is to draw the bonus token too, and the drafter's row behind the block is
+    there. ``hidden`` are the target's states at the last committed token and behind it at the drafts that were fed,
+    None where nobody asked for any.
     """
 
     regions: Regions
@@ -60,15 +61,9 @@ class RoundView:
     def mismatch(self) -> Tensor:
         return self.valid & ~self.match
 
-    @property
-    def drafted_p(self) -> Tensor:
-        """The target's rows (B, N, V) at the drafts' positions."""
-        return self.rows.p[:, : self.valid.shape[1]]
-
-    @property
-    def drafted_q(self) -> Tensor:
-        """The rows (B, N, V) the drafts were drawn from."""
-        return self.rows.q[:, : self.valid.shape[1]]
+    def num_accepted(self, accept: Tensor) -> Tensor:
+        """(B,): how long the block is up to the first position that ``accept`` (B, N) rejects."""
+        return (accept & self.valid).long().cumprod(1).sum(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +71,13 @@ class Verdict:
     """What a rule decides.
 
     ``accept`` (B, N) per position, had all before it been accepted, and ``keep_probs`` (B, N), how likely that was.
-    ``replacement_ids`` (B, N) are written where a position is the first to be rejected, ``bonus_ids`` (B,) behind a
-    fully accepted block; None: the target's own coupled tokens.
+    ``written_ids`` (B,) are written where a block is rejected, and behind a fully accepted one where the rule is to
+    draw the bonus; None: the target's own coupled tokens.
     """
 
     accept: Tensor
     keep_probs: Tensor
-    replacement_ids: Tensor | None = None
-    bonus_ids: Tensor | None = None
+    written_ids: Tensor | None = None
 
 
 class Rule(ABC):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
-from cospec.engine.rules.ratio import at_drafts, ratio_verdict
+from cospec.engine.rules.ratio import at_drafts, at_place, ratio_verdict
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
 from cospec.engine.sampling import normalised
@@ -41,9 +41,13 @@ class FixedRule(ParametricRule):
             # No row of the batch may be drafted for, and the drafter has no rows of its own to show.
             return Verdict(view.valid, view.valid.float())
         law = self.law(view.rows, num + view.own_bonus)
-        drafted = law[:, :num]
-        residual = normalised(self.excess(drafted, view.rows, num), drafted)
-        return ratio_verdict(view, at_drafts(law, view), residual, law if view.own_bonus else None)
+
+        def row_at(place: Tensor) -> Tensor:
+            here = at_place(law, place)
+            residual = normalised(self.excess(here[:, None], view.rows.at(place), 1)[:, 0], here)
+            return torch.where((place < view.regions.num_positions)[:, None], residual, here)
+
+        return ratio_verdict(view, at_drafts(law, view), row_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ INFOS = (
         name="contrastive",
         summary="Speculative contrastive decoding: pushes the target away from the drafter, a knob for better text, "
         "not for speed.",
-        formula="pi ~ exp(((1 + beta) z_p - beta z_q) / T) on the target's support, alpha > 0: there where p >= alpha max p",
+        formula="pi ~ exp(((1 + beta) z_p - beta z_q) / T) on the target's support; alpha > 0: there where "
+        "p >= alpha max p",
         source="Yuan et al., ACL 2024 (2311.08981)",
         greedy="refused with alpha = 0, whose gate holds the argmax alone; alpha > 0: argmax of the contrastive score "
         "where p >= alpha max p at temperature 1",

@@ -14,7 +14,7 @@ from cospec.engine.record import Sampling
 from cospec.engine.rules.base import RoundView, Verdict
 from cospec.engine.rules.fixed import FixedRule
 from cospec.engine.rules.gated import GateRows, js_divergence, kl_divergence, rows_parameter, total_variation
-from cospec.engine.rules.ratio import drawn
+from cospec.engine.rules.ratio import at_place, drawn
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
 
@@ -48,19 +48,21 @@ class Fuzzy(GateRows, ParametricRule):
         wide = num + own_bonus
         passes = _DISTANCES[self.divergence](self.gate_p(view.rows, wide), self.gate_q(view.rows, wide))
         passes = passes < self.threshold
-        p = view.rows.p[:, :wide]
-        bonus = torch.where(passes, view.rows.q[:, :wide], p) if own_bonus else None
-        replacement_ids, bonus_ids = drawn(view, p[:, :num], bonus)
         accept = passes[:, :num, 0] & view.valid
-        return Verdict(accept, accept.float(), replacement_ids, bonus_ids)
+
+        def row_at(place: Tensor) -> Tensor:
+            # Where the place passes it is the bonus token's.
+            return torch.where(at_place(passes, place), at_place(view.rows.q, place), at_place(view.rows.p, place))
+
+        return Verdict(accept, accept.float(), drawn(view, accept, row_at))
 
     def notes(self, sampling: Sampling, num_positions: int, *, one_hot: bool) -> Iterable[str]:
         yield from GateRows.notes(self, sampling, num_positions, one_hot=one_hot)
         cuts = sampling.top_k > 0 or sampling.top_p < 1.0 or sampling.min_p > 0.0
         if self.divergence == "kl" and self.rows == "processed" and cuts and not sampling.greedy:
             yield (
-                f"rule {self.spec!r} accepts nothing where top-k, top-p or min-p cut a token from the drafter's row that "
-                "the target's row keeps, as KL(p || q) is infinite there: set rows=raw, or divergence=js"
+                f"rule {self.spec!r} accepts nothing where top-k, top-p or min-p cut a token from the drafter's row "
+                "that the target's row keeps, as KL(p || q) is infinite there: set rows=raw, or divergence=js"
             )
 
 
@@ -98,8 +100,8 @@ INFOS = (
             Parameter(
                 "divergence",
                 "js",
-                "Jensen-Shannon (at most ln 2), KL(p || q), or total variation. KL is infinite where q lacks a token of "
-                "p, as a head of fewer ids always does",
+                "Jensen-Shannon (at most ln 2), KL(p || q), or total variation. KL is infinite where q lacks a token "
+                "of p, as a head of fewer ids always does",
                 "paper",
                 kind="choice",
                 choices=("js", "kl", "tv"),

@@ -37,8 +37,8 @@ class HardGate(ParametricRule):
         best = view.rows.logits.argmax(-1)
         at_best = best[:, : view.valid.shape[1]]
         accept = (self.passes(view) | (view.regions.draft_ids == at_best)) & view.valid
-        bonus_ids = best.gather(1, view.regions.num_positions[:, None]).squeeze(1) if view.own_bonus else None
-        return Verdict(accept, accept.float(), at_best, bonus_ids)
+        place = view.num_accepted(accept).clamp_max(best.shape[1] - 1)
+        return Verdict(accept, accept.float(), best.gather(1, place[:, None]).squeeze(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,8 @@ INFOS = (
     RuleInfo(
         name="trt_relaxed",
         summary="Accepts tokens close to the target's best while it thinks" + _NOT_STRICT + ".",
-        formula="accept iff x is among the k likeliest and p(x) >= max p - delta (outside a phase, and with k=1 or delta=0: x = argmax p)",
+        formula="accept iff x is among the k likeliest and p(x) >= max p - delta (outside a phase, and with k=1 or "
+        "delta=0: x = argmax p)",
         source="TensorRT-LLM, relaxed acceptance of DeepSeek-R1 MTP",
         greedy="gate: probabilities are at temperature 1 anyway",
         drafters="any; q plays no part",

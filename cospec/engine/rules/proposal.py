@@ -13,7 +13,7 @@ from torch import Tensor
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.gated import GateRows, rows_parameter
-from cospec.engine.rules.ratio import at_drafts, ratio_verdict
+from cospec.engine.rules.ratio import at_drafts, at_place, ratio_verdict, residual_at
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
 from cospec.engine.sampling import residual_rows
 
@@ -32,14 +32,17 @@ class Cactus(ParametricRule):
     def decide(self, view: RoundView) -> Verdict:
         p_x = at_drafts(view.rows.p, view)
         raised = raised_share(p_x, self.delta)
-        return ratio_verdict(view, raised, residual_rows(self.raised_rows(view, p_x, raised), view.drafted_q))
-
-    def raised_rows(self, view: RoundView, p_x: Tensor, raised: Tensor) -> Tensor:
-        """H_x (B, N, V): the proposed token at its raised share, the others scaled down alike."""
         # Where p(x) is 1 there is nothing else to scale.
         scale = ((1.0 - raised) / (1.0 - p_x)).where(p_x < 1.0, 1.0)
-        rows = view.rows.p[:, : p_x.shape[1]] * scale[..., None]
-        return rows.scatter(2, view.regions.draft_ids[..., None], raised[..., None])
+
+        def row_at(place: Tensor) -> Tensor:
+            """[H_x - q]+, H_x being p with the proposed token at its raised share, the others scaled down alike."""
+            columns = (values.gather(1, place[:, None]) for values in (scale, raised, view.regions.draft_ids))
+            factor, share, ids = columns
+            raised_row = (at_place(view.rows.p, place) * factor).scatter(1, ids, share)
+            return residual_rows(raised_row, at_place(view.rows.q, place))
+
+        return ratio_verdict(view, raised, row_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Lenience(ParametricRule):
 
     def decide(self, view: RoundView) -> Verdict:
         raised = (at_drafts(view.rows.p, view) / (1.0 - self.alpha)).clamp_max(1.0)
-        return ratio_verdict(view, raised, residual_rows(view.drafted_p, view.drafted_q))
+        return ratio_verdict(view, raised, residual_at(view, view.rows.p))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class TokLt(GateRows, ParametricRule):
         gate_p = self.gate_p(view.rows, view.valid.shape[1])
         close = at_drafts(gate_p, view) >= (1.0 - self.alpha) * gate_p.amax(-1)
         share = at_drafts(view.rows.p, view).masked_fill(close, torch.inf)
-        return ratio_verdict(view, share, residual_rows(view.drafted_p, view.drafted_q))
+        return ratio_verdict(view, share, residual_at(view, view.rows.p))
 
 
 def raised_share(p: Tensor, delta: float) -> Tensor:
