@@ -102,9 +102,7 @@ class Engine:
             context_cache=arbiter.scorer.context_cache if arbiter else None,
         )
         self._load(compile_mode)
-        self._one_hot = rule.drafts and self.drafter.one_hot
         self._noted: set[str] = set()
-        rule.check_drafter(self.settings.bonus, one_hot=self._one_hot)
         self._check_sampling(self.settings.sampling)
 
     def _check_sampling(self, sampling: Sampling) -> None:
@@ -122,7 +120,12 @@ class Engine:
             drafter.load(self.pair, self.max_drafts)
             _check_compiled(f"drafter {drafter.spec!r}", drafter.layers, compile_mode)
         rule.load(self.pair)
+        rule.check_drafter(self.settings.bonus, one_hot=self._one_hot)
         _check_compiled(f"rule {rule.spec!r}", rule.layers, compile_mode)
+
+    @property
+    def _one_hot(self) -> bool:
+        return self.rule.drafts and self.drafter.one_hot
 
     @property
     def max_drafts(self) -> int:

@@ -259,6 +259,10 @@ def entropy(p: Tensor) -> float:
     return float(-(p * p.log()).sum())
 
 
+def jensen_shannon(p: Tensor, q: Tensor) -> float:
+    return entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2
+
+
 #: What a gate lets through at temperature 0, from the definitions: both models' rows at temperature 1, the draft's id.
 GATES: dict[str, Callable[[Tensor, Tensor, int], bool]] = {
     "cascade_chow:alpha=0.8": lambda p, q, x: bool(q.max() >= 1 - 0.8),
@@ -271,6 +275,9 @@ GATES: dict[str, Callable[[Tensor, Tensor, int], bool]] = {
     "top_k:k=3": lambda p, q, x: bool((p > p[x]).sum() < 3),
     "trt_relaxed:k=3,delta=0.15": lambda p, q, x: bool((p > p[x]).sum() < 3 and p[x] >= p.max() - 0.15),
     "aasd:alpha=0.01,beta=0.08": lambda p, q, x: bool(p[x] >= min(0.08 - 0.01 * entropy(p), p.max())),
+    "r_fuzzy:threshold=0.1,rows=raw": lambda p, q, x: bool(jensen_shannon(p, q) <= 0.1),
+    "fuzzy:threshold=0.1": lambda p, q, x: bool(jensen_shannon(p, q) < 0.1),
+    "fuzzy:divergence=kl,threshold=0.4": lambda p, q, x: bool((p * (p / q).log()).sum() < 0.4),
     "fuzzy:divergence=tv,threshold=0.35": lambda p, q, x: bool((p - q).clamp_min(0).sum() < 0.35),
 }
 

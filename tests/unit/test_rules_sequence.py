@@ -129,7 +129,8 @@ def powers(p: Tensor, q: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
-CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = LAWS | {
+CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    **{spec: lambda p, q, law=law: law(p, q, p, q) for spec, law in LAWS.items()},
     "contrastive:beta=0.5": powers,
     "mentored:budget=0.05": lambda p, q: mentored_rows(p, q, 0.05),
 }

@@ -30,17 +30,11 @@ class Cactus(ParametricRule):
         return "strict"
 
     def decide(self, view: RoundView) -> Verdict:
-        p_x = at_drafts(view.rows.p, view)
-        raised = raised_share(p_x, self.delta)
-        # Where p(x) is 1 there is nothing else to scale.
-        scale = ((1.0 - raised) / (1.0 - p_x)).where(p_x < 1.0, 1.0)
+        raised = raised_share(at_drafts(view.rows.p, view), self.delta)
 
         def row_at(place: Tensor) -> Tensor:
-            """[H_x - q]+, H_x being p with the proposed token at its raised share, the others scaled down alike."""
-            columns = (values.gather(1, place[:, None]) for values in (scale, raised, view.regions.draft_ids))
-            factor, share, ids = columns
-            raised_row = (at_place(view.rows.p, place) * factor).scatter(1, ids, share)
-            return residual_rows(raised_row, at_place(view.rows.q, place))
+            ids, share = (values.gather(1, place[:, None]) for values in (view.regions.draft_ids, raised))
+            return residual_rows(raised_row(at_place(view.rows.p, place), ids, share), at_place(view.rows.q, place))
 
         return ratio_verdict(view, raised, row_at)
 
@@ -79,6 +73,14 @@ class TokLt(GateRows, ParametricRule):
         close = at_drafts(gate_p, view) >= (1.0 - self.alpha) * gate_p.amax(-1)
         share = at_drafts(view.rows.p, view).masked_fill(close, torch.inf)
         return ratio_verdict(view, share, residual_at(view, view.rows.p))
+
+
+def raised_row(p: Tensor, ids: Tensor, share: Tensor) -> Tensor:
+    """CACTUS' H_x (B, V): ``ids`` (B, 1) of rows ``p`` (B, V) at ``share`` (B, 1), the others scaled down alike."""
+    p_x = p.gather(1, ids)
+    # Where p(x) is 1 there is nothing else to scale.
+    scale = ((1.0 - share) / (1.0 - p_x)).where(p_x < 1.0, 1.0)
+    return (p * scale).scatter(1, ids, share)
 
 
 def raised_share(p: Tensor, delta: float) -> Tensor:
