@@ -565,16 +565,16 @@ def test_typical_accepts_the_likeliest_token_whatever_its_parameters(sampling: S
 PROCESSED_GATES = {
     "r_fuzzy:threshold={}": (-1, 0, 0.2, 0.693, 0.6932, 1),
     "fuzzy:threshold={}": (0, 0.01, 0.693, 0.6932, 1),
-    "fuzzy:divergence=tv,threshold={}": (0, 0.5, 1, 1.001),
+    "fuzzy:divergence=tv,threshold={}": (0, 0.5, 0.999999999, 1.001),
     "fuzzy:divergence=kl,threshold={}": (0, 0.5, 100, "inf"),
-    "cascade_chow:alpha={}": (-1, -0.01, 0, 0.5, 1),
-    "cascade_diff:alpha={}": (-1, -0.01, 0, 0.5, 1),
-    "cascade_opt:alpha={}": ("-inf", -0.01, 0, 0.5, "inf"),
-    "cascade_v1:alpha={}": (-1, -0.01, 0, 0.5, 1),
-    "cascade_v2:alpha={}": ("-inf", -0.5, 0, 0.5, 0.99, 1),
-    "cascade_v3:alpha={}": ("-inf", -0.5, 0, 0.5, 0.99, 1),
-    "tok_lt:alpha={}": (-1, 0, 0.5, 0.99, 1),
-    "aasd:beta={}": (-1, 0, 0.01, 0.5, 2),
+    "cascade_chow:alpha={}": (-1, -0.01, -1e-9, 0, 0.5, 1),
+    "cascade_diff:alpha={}": (-1, -0.01, -1e-9, 0, 0.5, 1),
+    "cascade_opt:alpha={}": ("-inf", -0.01, -1e-9, 0, 0.5, "inf"),
+    "cascade_v1:alpha={}": (-1, -0.01, -1e-9, 0, 0.5, 1),
+    "cascade_v2:alpha={}": ("-inf", -0.5, 0, 0.5, 0.99, 0.999999999, 1),
+    "cascade_v3:alpha={}": ("-inf", -0.5, 0, 0.5, 0.99, 0.999999999, 1),
+    "tok_lt:alpha={}": (-1, 0, 0.5, 0.99, 0.999999999, 1),
+    "aasd:beta={}": (-1, 0, 1e-50, 0.01, 0.5, 2),
 }
 
 

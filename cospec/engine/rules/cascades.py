@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.fixed import FixedRule
-from cospec.engine.rules.gated import GateRows, rows_parameter, total_variation
+from cospec.engine.rules.gated import ROUNDING, GateRows, rows_parameter, total_variation
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import RuleInfo
 
@@ -23,7 +23,7 @@ class RowCascade(GateRows, FixedRule):
 
     @property
     def strict_on_one_hot(self) -> bool:
-        return self.alpha < 0.0
+        return self.alpha < -ROUNDING
 
     @abstractmethod
     def uses_target(self, rows: Rows, num: int) -> Tensor:
@@ -113,7 +113,7 @@ class TokenV1(TokenCascade):
 
     @property
     def strict_on_one_hot(self) -> bool:
-        return self.alpha < 0.0
+        return self.alpha < -ROUNDING
 
     def acceptable(self, rows: Rows, num: int) -> Tensor:
         return self.gate_q(rows, num) >= _top(self.gate_p(rows, num)) - self.alpha
@@ -126,6 +126,10 @@ class TokenV2(TokenCascade):
     alpha: float
     rows: str
     name = "cascade_v2"
+
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.alpha < 1.0 - ROUNDING
 
     def acceptable(self, rows: Rows, num: int) -> Tensor:
         gate_p = self.gate_p(rows, num)

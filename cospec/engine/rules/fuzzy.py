@@ -13,14 +13,14 @@ from cospec.engine.parameters import Parameter
 from cospec.engine.record import Sampling
 from cospec.engine.rules.base import RoundView, Verdict
 from cospec.engine.rules.fixed import FixedRule
-from cospec.engine.rules.gated import GateRows, js_divergence, kl_divergence, rows_parameter, total_variation
+from cospec.engine.rules.gated import ROUNDING, GateRows, js_divergence, kl_divergence, rows_parameter, total_variation
 from cospec.engine.rules.ratio import at_place, drawn
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
 
 _DISTANCES = {"js": js_divergence, "kl": kl_divergence, "tv": total_variation}
 #: How far apart two one-hot rows are that differ, less what rounding may take of it.
-_FARTHEST = {"js": math.log(2.0) - 1e-6, "kl": math.inf, "tv": 1.0}
+_FARTHEST = {"js": math.log(2.0) - ROUNDING, "kl": math.inf, "tv": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Fuzzy(GateRows, ParametricRule):
 
     @property
     def strict_on_one_hot(self) -> bool:
-        return 0.0 < self.threshold <= _FARTHEST[self.divergence]
+        return ROUNDING < self.threshold <= _FARTHEST[self.divergence]
 
     def decide(self, view: RoundView) -> Verdict:
         num = view.valid.shape[1]

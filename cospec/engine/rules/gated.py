@@ -12,6 +12,9 @@ from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, Rule
 from cospec.engine.rules.rows import Rows
 
+#: A threshold that is closer to its limit may be rounded to it in float32.
+ROUNDING = 1e-6
+
 
 class GateRows(Rule):
     """A gate on ``rows``: "raw" (the models' softmax at temperature 1) or "processed" (what tokens are drawn from).

@@ -14,6 +14,7 @@ from torch import Tensor
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.gated import (
+    ROUNDING,
     GateRows,
     entropy,
     rows_parameter,
@@ -139,7 +140,7 @@ class Aasd(GateRows, HardGate):
 
     @property
     def strict_on_one_hot(self) -> bool:
-        return self.beta > 0.0
+        return self.beta > ROUNDING
 
     def passes(self, view: RoundView) -> Tensor:
         p = self.gate_p(view.rows, view.valid.shape[1])
