@@ -17,17 +17,21 @@ from cospec.engine.sampling import Stream
 
 @dataclass
 class Recorder:
-    """Draws that accept everything and note the probabilities they were asked with, by position."""
+    """Draws that accept all but position ``rejects`` and note the probabilities they were asked with, by position."""
 
+    rejects: int | None = None
     accepts: dict[int, Tensor] = field(default_factory=dict)
     rows: dict[int, Tensor] = field(default_factory=dict)
 
     def bernoulli(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
         self.accepts[position] = probs.double()
-        return torch.ones_like(probs, dtype=torch.bool)
+        return torch.full_like(probs, position != self.rejects, dtype=torch.bool)
 
-    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
-        self.rows[position] = probs.double()
+    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int | Tensor) -> Tensor:
+        places = torch.as_tensor(position).expand(len(probs))
+        for place in places.unique().tolist():
+            here = (places == place)[:, None]
+            self.rows[place] = torch.where(here, probs.double(), self.rows.get(place, torch.zeros_like(probs).double()))
         return probs.argmax(-1)
 
 
@@ -48,15 +52,18 @@ def view_of(
     draws: Recorder | None = None,
     context: Tensor | None = None,
     own_bonus: bool = False,
+    excluded: bool = False,
+    max_drafts: int | None = None,
 ) -> RoundView:
     """The round with target rows ``p`` (B, T, V), draft rows ``q`` (B, N or N + 1, V) and drafts ``ids`` (B, N).
 
     The rows are at temperature 1; ``sampling`` processes them, by default not at all. ``one_hot``: the drafter has no
-    distribution, and its rows count for nothing.
+    distribution, and its rows count for nothing. ``excluded``: its zeros are -inf among its logits.
+    ``max_drafts`` is N unless told otherwise.
     """
     num_rows, width = ids.shape
     batch = BatchSampling([sampling or Sampling(1.0)] * num_rows, None, ids.device)
-    logits = logits_of(q)
+    logits = q.log().float() if excluded else logits_of(q)
     greedy = batch.greedy or one_hot
     draft_q = None if greedy else batch.probabilities(logits)
     num = torch.tensor(list(num_positions) if num_positions else [width] * num_rows)
@@ -66,10 +73,10 @@ def view_of(
     valid = torch.arange(width) < num[:, None]
     match = valid & (ids == target_ids)
     lengths = torch.full((num_rows,), context.shape[1])
-    regions = Regions(context, lengths, ids, target_ids, num, (valid & ~match).any(1).nonzero().squeeze(1))
+    regions = Regions(context, lengths, ids, target_ids, num)
     keys = torch.zeros(num_rows, dtype=torch.long)
     rows = Rows(logits_of(p), draft, batch)
-    return RoundView(regions, valid, match, rows, keys, draws or Recorder(), own_bonus)
+    return RoundView(regions, valid, match, rows, keys, draws or Recorder(), max_drafts or width, own_bonus)
 
 
 @dataclass(frozen=True)
@@ -101,15 +108,15 @@ def one_step(rule: Rule | str, p: Tensor, q: Tensor, **settings: object) -> OneS
     num, size = p.shape
     ids = torch.arange(size).repeat(num)[:, None]
     rows = [row.repeat_interleave(size, 0)[:, None] for row in (p, q)]
-    draws = Recorder()
+    draws = Recorder(rejects=0)
     view = view_of(*rows, ids, draws=draws, **settings)  # type: ignore[arg-type]
     verdict = rule.decide(view)
     accept = draws.accepts[0] if draws.accepts else verdict.accept[:, 0].double()
     if draws.rows:
         residual = draws.rows[0]
     else:
-        assert verdict.replacement_ids is not None
-        residual = torch.nn.functional.one_hot(verdict.replacement_ids[:, 0], size).double()
+        assert verdict.written_ids is not None
+        residual = torch.nn.functional.one_hot(verdict.written_ids, size).double()
     torch.testing.assert_close(verdict.keep_probs[:, 0].double(), accept, equal_nan=True)
     # A draft that q excludes never comes, and its share is 0/0.
     accept = accept.nan_to_num(0.0)

@@ -202,9 +202,9 @@ class BoundArbiter:
         if self._has_cache:
             self.cached.cache.select_rows(rows)
 
-    def score(self, regions: Regions) -> Tensor:
-        """Keep logits (R, N) of the regions' rows."""
-        cached, rows = self.cached, regions.rows
+    def score(self, regions: Regions, rows: Tensor) -> Tensor:
+        """Keep logits (R, N) of these rows (R,) of the regions."""
+        cached = self.cached
         draft_ids, target_ids = regions.draft_ids[rows], regions.target_ids[rows]
         lengths = regions.lengths[rows]
         region = region_rows(draft_ids, target_ids, regions.num_positions[rows], lengths, self.sep)
@@ -220,7 +220,7 @@ class BoundArbiter:
         keys = torch.cat([nn.functional.pad(positions, (0, scratch - width)), reach.expand(len(rows), -1)], dim=1)
         num_pending = 0
         if self._has_cache:
-            pending = _pending(cached, regions, stop)
+            pending = _pending(cached, regions, rows, stop)
             num_pending = pending[0].shape[1]
             ids, positions = torch.cat([pending[0], ids], 1), torch.cat([pending[1], positions], 1)
             slots, allowed = torch.cat([pending[2], slots], 1), torch.cat([pending[3], allowed], 1)
@@ -234,9 +234,9 @@ class BoundArbiter:
         return self.net.head(hidden[:, first : first + num_drafts])
 
 
-def _pending(cached: CachedModel, regions: Regions, stop: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _pending(cached: CachedModel, regions: Regions, rows: Tensor, stop: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ids, positions, slots (R, P) and mask (R, P, S) of the committed tokens the arbiter's own cache still lacks."""
-    rows, scratch = regions.rows, cached.cache.scratch
+    scratch = cached.cache.scratch
     have, lengths = cached.cache.lengths[rows], regions.lengths[rows]
     steps = torch.arange(int((lengths - have).max()), device=rows.device)
     places = have[:, None] + steps

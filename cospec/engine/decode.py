@@ -102,14 +102,16 @@ class Engine:
             context_cache=arbiter.scorer.context_cache if arbiter else None,
         )
         self._load(compile_mode)
-        self._check_rule()
+        self._noted: set[str] = set()
+        self._check_sampling(self.settings.sampling)
 
-    def _check_rule(self) -> None:
-        rule, one_hot = self.rule, self.rule.drafts and self.drafter.one_hot
-        rule.check_drafter(self.settings.bonus, one_hot=one_hot)
-        rule.check_sampling(self.settings.sampling)
-        for note in rule.notes(self.settings.sampling, self.max_drafts, one_hot=one_hot):
-            warnings.warn(note, stacklevel=3)
+    def _check_sampling(self, sampling: Sampling) -> None:
+        """ValueError where the rule does not go with it; warns of what a user does not expect, of each thing once."""
+        self.rule.check_sampling(sampling)
+        for note in self.rule.notes(sampling, self.max_drafts, one_hot=self._one_hot):
+            if note not in self._noted:
+                self._noted.add(note)
+                warnings.warn(note, stacklevel=3)
 
     def _load(self, compile_mode: CompileMode | None) -> None:
         rule, drafter = self.rule, self.drafter
@@ -118,7 +120,12 @@ class Engine:
             drafter.load(self.pair, self.max_drafts)
             _check_compiled(f"drafter {drafter.spec!r}", drafter.layers, compile_mode)
         rule.load(self.pair)
+        rule.check_drafter(self.settings.bonus, one_hot=self._one_hot)
         _check_compiled(f"rule {rule.spec!r}", rule.layers, compile_mode)
+
+    @property
+    def _one_hot(self) -> bool:
+        return self.rule.drafts and self.drafter.one_hot
 
     @property
     def max_drafts(self) -> int:
@@ -150,7 +157,7 @@ class Engine:
     def _events(self, requests: Sequence[Request], *, reads_along: bool) -> Iterator[tuple[int, str | Rollout]]:
         for request in requests:
             check_request(request, self.pair)
-            self.rule.check_sampling(request.settings(self.settings).sampling)
+            self._check_sampling(request.settings(self.settings).sampling)
         if requests:
             batch = _Batch(self, requests, reads_along)
             while batch.rows:
@@ -193,7 +200,7 @@ class _Batch:
         self.drafter_reads = bool(drafter_layers)
         layers = (*drafter_layers, *engine.rule.layers)
         target = CachedModel(pair.target, num_rows, longest + slack, run=engine._pass, layers=layers)
-        self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.clock)
+        self.models = Models(target, drafter, pair.vocab_size, eos_ids, engine.max_drafts, engine.clock)
         penalties = any(self._settings(request).sampling.repetition_penalty != 1.0 for request in requests)
         size = (num_rows, pair.vocab_size)
         self.seen = torch.zeros(size, dtype=torch.bool, device=self.device) if penalties else None

@@ -92,12 +92,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The cached models and constants one round needs."""
+    """The cached models and constants one round needs; no block of the run has more than ``max_drafts`` positions."""
 
     target: CachedModel
     drafter: BoundDrafter
     vocab_size: int
     eos_ids: Tensor
+    max_drafts: int
     clock: Clock
 
 
@@ -121,8 +122,8 @@ def play_round(models: Models, contexts: Contexts, rule: Rule, draws: Draws, max
     view = _view(models, contexts, draft, target_ids, rows, draws, own_bonus=bonus == "rule")
     verdict = rule.decide(view)
     clock.lap("arbiter_s")
-    accepted = (verdict.accept & view.valid).long().cumprod(1).sum(1)
-    written = _written(rule, verdict, draft, target_ids, accepted)
+    accepted = view.num_accepted(verdict.accept)
+    written = _written(rule, verdict, view, target_ids, accepted)
     emitted, num_emitted = _commit(models, contexts, draft, written, accepted, has_bonus)
     steps = torch.arange(num_drafts, device=accepted.device)
     return Round(
@@ -198,22 +199,23 @@ def _view(
         draft_ids=draft.ids,
         target_ids=target_ids[:, :num_drafts],
         num_positions=draft.num_positions,
-        rows=(valid & ~match).any(1).nonzero().squeeze(1),
     )
-    return RoundView(regions, valid, match, rows, contexts.keys, draws, own_bonus, models.target.hidden)
+    return RoundView(
+        regions, valid, match, rows, contexts.keys, draws, models.max_drafts, own_bonus, models.target.hidden
+    )
 
 
-def _written(rule: Rule, verdict: Verdict, draft: Draft, target_ids: Tensor, accepted: Tensor) -> Tensor:
+def _written(rule: Rule, verdict: Verdict, view: RoundView, target_ids: Tensor, accepted: Tensor) -> Tensor:
     """The token (B,) behind the accepted ones: the target's, or what the rule drew in its place."""
     written = _at(target_ids, accepted)
-    rejected = accepted < draft.num_positions
-    if verdict.replacement_ids is not None and draft.ids.shape[1]:
-        written = torch.where(rejected, _at(verdict.replacement_ids, accepted), written)
-    if verdict.bonus_ids is not None:
+    if verdict.written_ids is None:
+        return written
+    num = view.regions.num_positions
+    own = accepted < num
+    if view.own_bonus:
         # Where nothing was drafted there is no row of the drafter's either, and the target writes alone.
-        ready = draft.num_positions >= int(rule.own_bonus_reads_draft)
-        written = torch.where(~rejected & ready, verdict.bonus_ids, written)
-    return written
+        own |= num >= int(rule.own_bonus_reads_draft)
+    return torch.where(own, verdict.written_ids, written)
 
 
 def _commit(

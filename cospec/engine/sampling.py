@@ -30,8 +30,8 @@ class Stream(IntEnum):
 class Draws(Protocol):
     """The engine's only source of randomness; a test can enumerate it."""
 
-    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
-        """One id per row of ``probs`` (B, V), given the rows' round keys (B,)."""
+    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int | Tensor) -> Tensor:
+        """One id per row of ``probs`` (B, V), given the rows' round keys (B,) and one position or each row's (B,)."""
         ...
 
     def bernoulli(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
@@ -42,7 +42,7 @@ class Draws(Protocol):
 class CounterDraws:
     """Counter-based draws: a hash of the key, the stream and the position gives the uniform number."""
 
-    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
+    def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int | Tensor) -> Tensor:
         cumulative = probs.double().cumsum(-1)
         points = uniform(keys, stream, position)[:, None] * cumulative[:, -1:]
         # right=True skips ids of probability 0, also at a draw of exactly 0.
@@ -54,8 +54,8 @@ class CounterDraws:
         return uniform(keys, stream, position) < probs.double()
 
 
-def uniform(keys: Tensor, stream: Stream, position: int) -> Tensor:
-    """Uniform numbers in [0, 1) in float64, one per key (B,)."""
+def uniform(keys: Tensor, stream: Stream, position: int | Tensor) -> Tensor:
+    """Uniform numbers in [0, 1) in float64, one per key (B,), at one position or each key's (B,)."""
     bits = mix(mix(keys + int(stream)) + position)
     return ((bits >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
 

@@ -72,10 +72,10 @@ class Recording:
         self.admit, self.select_rows = self._bound.admit, self._bound.select_rows
         return self
 
-    def score(self, regions: Regions) -> Tensor:
-        logits = self._bound.score(regions)
-        assert logits.shape == (len(regions.rows), regions.draft_ids.shape[1])
-        for row, values in zip(regions.rows.tolist(), logits, strict=True):
+    def score(self, regions: Regions, rows: Tensor) -> Tensor:
+        logits = self._bound.score(regions, rows)
+        assert logits.shape == (len(rows), regions.draft_ids.shape[1])
+        for row, values in zip(rows.tolist(), logits, strict=True):
             n = int(regions.num_positions[row])
             context = regions.ids[row, : int(regions.lengths[row])].tolist()
             block = regions.draft_ids[row, :n].tolist(), regions.target_ids[row, :n].tolist()

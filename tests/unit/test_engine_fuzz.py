@@ -23,11 +23,15 @@ from test_text import byte_level
 from cospec.engine.decode import Engine
 from cospec.engine.record import Rollout, Sampling
 from cospec.engine.request import Request
-from cospec.engine.rules import Rule, rule_named
+from cospec.engine.rules import RULES, Rule, rule_named
 from cospec.engine.text import cut_at_stop, decode_text
 from cospec.pair import Pair
 
+#: What rules say of their settings is tested by itself.
+pytestmark = pytest.mark.filterwarnings("ignore:rule '")
+
 TARGET_RULES = ("target", "strict", "never")
+RELAXED = [info.name for info in RULES.values() if info.make and info.parameters]
 KEEPS: dict[str, Callable[[int, int], bool]] = {"always": lambda start, position: True, "coin": coin}
 MAX_NEW = 14
 
@@ -171,13 +175,27 @@ FLAWS: list[tuple[str, str, list[Any], str]] = [
 ]
 
 
+def suit(rule: Rule, engine: dict[str, Any], asked: Sequence[dict[str, Any]]) -> None:
+    """The rule's own bonus for every other seed, and no greedy request where it refuses them."""
+    if rule.has_own_bonus and engine.get("seed", 1) % 2:
+        engine["bonus"] = "rule"
+    if rule.greedy == "refused":
+        engine.setdefault("sampling", None)
+        for values in (engine, *asked):
+            if "sampling" in values and (values is engine or values["sampling"]):
+                sampling = values["sampling"] or {"temperature": 0.0}
+                values["sampling"] = sampling | {"temperature": sampling["temperature"] or 0.7}
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     name = draw(st.sampled_from(["words", "short draft", "bytes"]))
     pair = pair_named(name)
-    rule = draw(st.sampled_from([*TARGET_RULES, *KEEPS]))
+    rule = draw(st.one_of(st.sampled_from([*TARGET_RULES, *KEEPS]), st.sampled_from(RELAXED)))
     engine = draw(engines(pair.vocab_size))
     asked = draw(st.lists(requests(pair.vocab_size, pair.target_context), min_size=1, max_size=5))
+    if rule in RELAXED:
+        suit(rule_named(rule), engine, asked)
     flaw = None
     if draw(st.integers(0, 3)) == 3:
         where, setting, values, flaw = draw(st.sampled_from(FLAWS))
@@ -196,6 +214,8 @@ def greedy_ids(case: Case, rollout: Rollout) -> list[int] | None:
     """The ids by another way than the engine's, stop strings aside; None for what only the engine can do."""
     found, prompt, pair = rollout.settings, rollout.prompt_ids, pair_named(case.pair)
     room = min(found.max_new_tokens, pair.target_context - len(prompt))
+    if case.rule in RELAXED:
+        return None
     # Beyond what float32 tells apart, a penalty makes ties.
     if not found.sampling.greedy or not 0.01 < found.sampling.repetition_penalty < 100:
         return None
@@ -284,7 +304,7 @@ def test_eighty_engines_and_their_requests() -> None:
 def test_two_thousand_engines_and_their_requests() -> None:
     seen = fuzz(2000)
     assert seen["refused"] > 100
-    assert seen["by the target"] > 1000
+    assert seen["by the target"] > 400
 
 
 @pytest.mark.parametrize("flaw", FLAWS, ids=lambda flaw: f"{flaw[0]} {flaw[1]}")

@@ -134,6 +134,21 @@ def test_relaxed_rules_are_relaxed_and_v3_at_alpha_0_is_not_strict() -> None:
         assert outputs(engine_of(spec).rollouts(requests)) != strict, spec
 
 
+@pytest.mark.parametrize("spec", SPECS)
+def test_where_no_text_may_be_drafted_for_the_target_writes_alone(spec: str) -> None:
+    """All texts are at the end of the draft's context, in the first round or after some."""
+    short = dataclasses.replace(pair(), draft_context=24)
+    prompts = random_prompts(30, 24, 23, seed=4)
+    for bonus in ("rule", "target", "arbitrated"):
+        if bonus == "rule" and not rule_named(spec).has_own_bonus:
+            continue
+        settings = {"max_new_tokens": 5, "batch_size": 2, "sampling": SAMPLED, "bonus": bonus}
+        for rollout in decode(short, spec, prompts, **settings):
+            assert_counters(rollout)
+            assert not rollout.blocks[-1].draft_ids
+            assert len(rollout.output_ids) == 5
+
+
 # ---- what is written and counted ---------------------------------------------------------------------------------
 
 
@@ -225,6 +240,7 @@ def test_the_rules_own_bonus_takes_one_more_draft_pass_a_round() -> None:
 
 # ---- temperature 0 -----------------------------------------------------------------------------------------------
 
+FLY = "fly:variant=vllm,theta=0"
 GREEDY = {"num_draft_tokens": 4, "max_new_tokens": 12}
 PROMPTS = random_prompts(3, 8, 5, seed=2)
 
@@ -243,6 +259,10 @@ def entropy(p: Tensor) -> float:
     return float(-(p * p.log()).sum())
 
 
+def jensen_shannon(p: Tensor, q: Tensor) -> float:
+    return entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2
+
+
 #: What a gate lets through at temperature 0, from the definitions: both models' rows at temperature 1, the draft's id.
 GATES: dict[str, Callable[[Tensor, Tensor, int], bool]] = {
     "cascade_chow:alpha=0.8": lambda p, q, x: bool(q.max() >= 1 - 0.8),
@@ -255,6 +275,9 @@ GATES: dict[str, Callable[[Tensor, Tensor, int], bool]] = {
     "top_k:k=3": lambda p, q, x: bool((p > p[x]).sum() < 3),
     "trt_relaxed:k=3,delta=0.15": lambda p, q, x: bool((p > p[x]).sum() < 3 and p[x] >= p.max() - 0.15),
     "aasd:alpha=0.01,beta=0.08": lambda p, q, x: bool(p[x] >= min(0.08 - 0.01 * entropy(p), p.max())),
+    "r_fuzzy:threshold=0.1,rows=raw": lambda p, q, x: bool(jensen_shannon(p, q) <= 0.1),
+    "fuzzy:threshold=0.1": lambda p, q, x: bool(jensen_shannon(p, q) < 0.1),
+    "fuzzy:divergence=kl,threshold=0.4": lambda p, q, x: bool((p * (p / q).log()).sum() < 0.4),
     "fuzzy:divergence=tv,threshold=0.35": lambda p, q, x: bool((p - q).clamp_min(0).sum() < 0.35),
 }
 
@@ -286,7 +309,14 @@ def greedy_outputs(spec: str, **settings: Any) -> list[list[int]]:
     return outputs(decode(pair(), spec, PROMPTS, **GREEDY, **settings))
 
 
-@pytest.mark.parametrize("spec", SPECS)
+def greedy_blocks(spec: str) -> list[Any]:
+    return [
+        [(block.draft_ids, block.accepted_len, block.emitted_ids) for block in rollout.blocks]
+        for rollout in decode(pair(), spec, PROMPTS, **GREEDY)
+    ]
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "cascade_v3:rows=processed", "fuzzy:rows=processed", "r_fuzzy:threshold=-1"])
 def test_every_rule_does_at_temperature_0_what_it_says(spec: str) -> None:
     """Group 14."""
     rule = rule_named(spec)
@@ -300,7 +330,8 @@ def test_every_rule_does_at_temperature_0_what_it_says(spec: str) -> None:
     assert rule.greedy in ("strict", "gate", "random")
     texts = greedy_outputs(spec)
     if rule.greedy == "strict":
-        assert texts == greedy_outputs("strict")
+        same = [greedy_blocks(each) for each in (spec, "strict")]
+        assert same[0] == same[1]
     reseeded = [greedy_outputs(spec, seed=seed) for seed in ((1, 2, 3) if rule.greedy == "random" else (1,))]
     assert all(each == texts for each in reseeded) == (rule.greedy != "random")
 
@@ -376,6 +407,7 @@ def test_a_phase_of_thinking_is_where_trt_relaxed_relaxes() -> None:
     [
         ("cactus", {}, "decides exactly as strict does at temperature 0"),
         ("fly", {"num_draft_tokens": 5}, "no position of a block of 5 has a window of 6"),
+        ("fly:variant=vllm,window=6", {"num_draft_tokens": 5}, "no position of a block of 5 has a window of 6"),
     ],
 )
 def test_settings_that_make_a_rule_strict_are_said(spec: str, settings: dict[str, Any], message: str) -> None:
@@ -383,14 +415,51 @@ def test_settings_that_make_a_rule_strict_are_said(spec: str, settings: dict[str
         Engine(pair(), rule_named(spec), **settings)
 
 
+def test_vllms_window_fits_into_the_block_unless_one_is_asked_for() -> None:
+    for k, window in ((2, 1), (5, 4), (7, 6), (9, 6)):
+        settings = GREEDY | {"num_draft_tokens": k}
+        # The last block of a text is shorter, and its window is that of the others.
+        same = [outputs(decode(pair(), f"{FLY}{more}", PROMPTS, **settings)) for more in ("", f",window={window}")]
+        assert same[0] == same[1]
+        assert not list(rule_named(FLY).notes(Sampling(), k, one_hot=False))
+
+
+def test_token_ids_that_the_pair_does_not_have_begin_no_phase() -> None:
+    with pytest.raises(ValueError, match=f"end={VOCAB_SIZE} is none of the pair's {VOCAB_SIZE} token ids"):
+        Engine(pair(), rule_named(f"trt_relaxed:begin=5,end={VOCAB_SIZE}"))
+
+
+def test_a_requests_own_sampling_that_makes_a_rule_strict_is_said_once() -> None:
+    greedy = [Request(i, [5, 6], 2, sampling=Sampling()) for i in range(2)]
+    engine = Engine(pair(), rule_named("cactus"), sampling=SAMPLED)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        engine.rollouts([Request("own", [5, 6], 2)])
+        assert not found
+        engine.rollouts(greedy)
+        engine.rollouts(greedy)
+    assert ["decides exactly as strict does at temperature 0" in str(warning.message) for warning in found] == [True]
+
+
 def test_a_drafter_without_a_distribution_is_refused_or_warned_of() -> None:
     notes = rule_named("cascade_opt").notes(SAMPLED, 5, one_hot=True)
     assert "looks certain of every token" in next(iter(notes))
     assert not list(rule_named("cactus").notes(SAMPLED, 5, one_hot=True))
-    for spec, bonus in (("contrastive", "target"), ("ensemble", "rule")):
+    for spec, bonus in (("contrastive", "target"), ("ensemble", "rule"), ("fuzzy:divergence=kl", "target")):
         with pytest.raises(ValueError, match="needs the drafter's distribution"):
             rule_named(spec).check_drafter(bonus, one_hot=True)
     rule_named("top_k").check_drafter("rule", one_hot=True)
+    rule_named("fuzzy:divergence=tv").check_drafter("target", one_hot=True)
+
+
+def test_a_divergence_that_cut_rows_make_infinite_is_said() -> None:
+    kl = rule_named("fuzzy:divergence=kl,rows=processed")
+    for sampling in (Sampling(1.0, top_k=5), Sampling(1.0, top_p=0.9), Sampling(1.0, min_p=0.1)):
+        (note,) = kl.notes(sampling, 5, one_hot=False)
+        assert "accepts nothing where top-k, top-p or min-p cut a token" in note
+        for spec in ("fuzzy:divergence=kl", "fuzzy:rows=processed"):
+            assert not list(rule_named(spec).notes(sampling, 5, one_hot=False))
+    assert not list(kl.notes(Sampling(1.0), 5, one_hot=False))
 
 
 def test_a_bonus_that_a_rule_does_not_have_is_refused() -> None:

@@ -53,6 +53,13 @@ def test_the_row_is_the_clip_whose_divergence_is_the_budget(size: int, budget: f
         torch.testing.assert_close(divergence(p, law)[binding], torch.full_like(alpha[:, 0], budget), atol=1e-9, rtol=0)
         ratio = p[binding] / law[binding]
         assert (ratio >= alpha - 1e-7).all()
+        # What is raised above q is raised to one ratio, beta, which no token exceeds.
+        raised = law[binding] > q[binding] + 1e-9
+        assert raised.any(1).all()
+        beta = ratio.masked_fill(~raised, 0.0).amax(1, keepdim=True)
+        assert (beta >= 1).all()
+        assert (ratio <= beta + 1e-7).all()
+        torch.testing.assert_close(ratio[raised], beta.expand_as(ratio)[raised], atol=1e-6, rtol=0)
         # As much acceptance as lenience with the same alpha, and no farther from p.
         lenient = torch.minimum(q[binding], p[binding] / alpha).sum(-1)
         torch.testing.assert_close(torch.minimum(q, law).sum(-1)[binding], lenient, atol=1e-7, rtol=0)

@@ -76,20 +76,19 @@ def round_law(spec: str, last: int, length: int, bonus: Bonus) -> Law:
     full = torch.full((num,), length)
     one = torch.ones(num, dtype=torch.long)
     contexts = Contexts(ids, one, full, full + 9, 0 * one, BatchSampling([Sampling(1.0)] * num, None, ids.device), 1, 1)
-    draws = Recorder()
-    models: Any = Models(Table(num), drafter, SIZE, torch.empty(0, dtype=torch.long), Clock())  # type: ignore[arg-type]
-    # The rule asks last, so that its probabilities are those that stay on record; the target's bonus is never asked
-    # for again.
-    played = play_round(models, contexts, rule_named(spec), draws, length, bonus)
-    accepts = played.keep_probs.tolist()
     law: Law = defaultdict(float)
-    for number, (block, weight) in enumerate(zip(drafter.blocks.tolist(), drafter.weights.tolist(), strict=True)):
-        for place in range(length + 1):
+    weights, blocks = drafter.weights.tolist(), drafter.blocks.tolist()
+    for place in range(length + 1):
+        # Every block that ends here; the rule asks last, so that its row is the one on record.
+        draws = Recorder(rejects=place)
+        models: Any = Models(Table(num), drafter, SIZE, torch.empty(0, dtype=torch.long), length, Clock())  # type: ignore[arg-type]
+        accepts = play_round(models, contexts, rule_named(spec), draws, length, bonus).keep_probs
+        for number, block in enumerate(blocks):
+            chance = 1 - float(accepts[number, place]) if place < length else 1.0
             for token, share in enumerate(draws.rows[place][number].tolist()):
-                chance = 1 - accepts[number][place] if place < length else 1.0
-                law[(*block[:place], token)] += weight * chance * share
+                law[(*block[:place], token)] += weights[number] * chance * share
             if place < length:
-                weight *= accepts[number][place]
+                weights[number] *= float(accepts[number, place])
     return law
 
 
@@ -130,7 +129,8 @@ def powers(p: Tensor, q: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
-CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = LAWS | {
+CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    **{spec: lambda p, q, law=law: law(p, q, p, q) for spec, law in LAWS.items()},
     "contrastive:beta=0.5": powers,
     "mentored:budget=0.05": lambda p, q: mentored_rows(p, q, 0.05),
 }
@@ -172,7 +172,8 @@ class RuleBranches(Branches):
         super().__init__(path, lambda branches, key, stream, position: self.is_rules(key, stream, position))
         self.asked: set[tuple[int, Stream, int]] = set()
 
-    def is_rules(self, key: int, stream: Stream, position: int) -> bool:
+    def is_rules(self, key: int, stream: Stream, position: int | Tensor) -> bool:
+        position = int(position)
         if stream == Stream.DRAFT or (key, stream, position) in self.asked:
             return True
         self.asked.add((key, stream, position))

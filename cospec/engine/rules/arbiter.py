@@ -37,8 +37,8 @@ class BoundScorer(Protocol):
         """Only these rows of the batch go on, in this order."""
         ...
 
-    def score(self, regions: Regions) -> Tensor:
-        """Keep logits (R, N) of ``regions.rows``."""
+    def score(self, regions: Regions, rows: Tensor) -> Tensor:
+        """Keep logits (R, N) of these ``rows`` (R,) of the batch."""
         ...
 
 
@@ -63,10 +63,10 @@ class ArbiterRule(Rule):
 
     def decide(self, view: RoundView) -> Verdict:
         probs = torch.zeros(view.match.shape, device=view.match.device)
-        rows = view.regions.rows
+        rows = view.mismatch.any(1).nonzero().squeeze(1)
         assert self._bound is not None, "over() comes before any decision"
         if len(rows):
-            probs[rows] = torch.sigmoid(self._bound.score(view.regions).float())
+            probs[rows] = torch.sigmoid(self._bound.score(view.regions, rows).float())
         probs = torch.where(view.mismatch, probs, 0.0)
         return Verdict(accept=view.match | (view.mismatch & self._keep(probs, view)), keep_probs=probs)
 
@@ -88,5 +88,6 @@ INFOS = (
         greedy="the same: the arbiter reads both models' tokens, not their rows",
         drafters="the draft model it was trained on",
         make=None,
+        strict_point="--threshold 1",
     ),
 )

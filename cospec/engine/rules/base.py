@@ -25,8 +25,8 @@ Greedy = Literal["own", "strict", "gate", "random", "refused"]
 class Regions:
     """The blocks of one round as an arbiter sees them.
 
-    ``draft_ids`` and ``target_ids`` are (B, N), of which the first ``num_positions`` (B,) are real; ``rows`` (R,) are
-    the rows that have a mismatch. A row's context is its first ``lengths`` (B,) entries of ``ids`` (B, C).
+    ``draft_ids`` and ``target_ids`` are (B, N), of which the first ``num_positions`` (B,) are real. A row's context is
+    its first ``lengths`` (B,) entries of ``ids`` (B, C).
     """
 
     ids: Tensor
@@ -34,7 +34,6 @@ class Regions:
     draft_ids: Tensor
     target_ids: Tensor
     num_positions: Tensor
-    rows: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,10 @@ class RoundView:
     """One round before the decision.
 
     ``match`` and ``valid`` are (B, N): where the draft's token is the target's coupled one, and which positions are
-    real. ``rows`` are both models' distributions, each made when a rule asks for it. ``own_bonus``: the rule is to
-    draw the bonus token too, and the drafter's row behind the block is there. ``hidden`` are the target's states at the
-    last committed token and behind it at the drafts that were fed, None where nobody asked for any.
+    real; no block of the run has more than ``max_drafts``. ``rows`` are both models' distributions, each made when a
+    rule asks for it. ``own_bonus``: the rule is to draw the bonus token too, and the drafter's row behind the block is
+    there. ``hidden`` are the target's states at the last committed token and behind it at the drafts that were fed,
+    None where nobody asked for any.
     """
 
     regions: Regions
@@ -53,6 +53,7 @@ class RoundView:
     rows: Rows
     keys: Tensor
     draws: Draws
+    max_drafts: int
     own_bonus: bool = False
     hidden: HiddenStates | None = None
 
@@ -60,15 +61,9 @@ class RoundView:
     def mismatch(self) -> Tensor:
         return self.valid & ~self.match
 
-    @property
-    def drafted_p(self) -> Tensor:
-        """The target's rows (B, N, V) at the drafts' positions."""
-        return self.rows.p[:, : self.valid.shape[1]]
-
-    @property
-    def drafted_q(self) -> Tensor:
-        """The rows (B, N, V) the drafts were drawn from."""
-        return self.rows.q[:, : self.valid.shape[1]]
+    def num_accepted(self, accept: Tensor) -> Tensor:
+        """(B,): how long the block is up to the first position that ``accept`` (B, N) rejects."""
+        return (accept & self.valid).long().cumprod(1).sum(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +71,13 @@ class Verdict:
     """What a rule decides.
 
     ``accept`` (B, N) per position, had all before it been accepted, and ``keep_probs`` (B, N), how likely that was.
-    ``replacement_ids`` (B, N) are written where a position is the first to be rejected, ``bonus_ids`` (B,) behind a
-    fully accepted block; None: the target's own coupled tokens.
+    ``written_ids`` (B,) are written where a block is rejected, and behind a fully accepted one where the rule is to
+    draw the bonus; None: the target's own coupled tokens.
     """
 
     accept: Tensor
     keep_probs: Tensor
-    replacement_ids: Tensor | None = None
-    bonus_ids: Tensor | None = None
+    written_ids: Tensor | None = None
 
 
 class Rule(ABC):
@@ -97,8 +91,6 @@ class Rule(ABC):
     has_own_bonus: ClassVar[bool] = False
     #: Whether that law reads the drafter's row behind the block.
     own_bonus_reads_draft: ClassVar[bool] = True
-    #: Whether it cannot do without the drafter's distribution, as with a drafter that only copies.
-    needs_distribution: ClassVar[bool] = False
     #: Whether what it writes follows the drafter's beliefs, so that a weak drafter costs quality; not so where q only
     #: says how a token was proposed.
     trusts_draft: ClassVar[bool] = False
@@ -136,6 +128,11 @@ class Rule(ABC):
     @property
     def leans_on_draft(self) -> bool:
         """Whether it reads the drafter's confidence, which says nothing where the drafter has no distribution."""
+        return False
+
+    @property
+    def needs_distribution(self) -> bool:
+        """Whether it cannot do without the drafter's distribution, as with a drafter that only copies."""
         return False
 
     @property

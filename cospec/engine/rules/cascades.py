@@ -11,13 +11,19 @@ from torch import Tensor
 
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.fixed import FixedRule
-from cospec.engine.rules.gated import GateRows, rows_parameter, total_variation
+from cospec.engine.rules.gated import ROUNDING, GateRows, rows_parameter, total_variation
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import RuleInfo
 
 
 class RowCascade(GateRows, FixedRule):
     """pi is p where the row is deferred to the target, else q."""
+
+    alpha: float
+
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.alpha < -ROUNDING
 
     @abstractmethod
     def uses_target(self, rows: Rows, num: int) -> Tensor:
@@ -30,7 +36,12 @@ class RowCascade(GateRows, FixedRule):
 class TokenCascade(GateRows, FixedRule):
     """pi is q on the acceptable tokens, and p shares out what q has on the others."""
 
+    alpha: float
     gate_reads_draft = False
+
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.alpha < 1.0
 
     @abstractmethod
     def acceptable(self, rows: Rows, num: int) -> Tensor:
@@ -100,6 +111,10 @@ class TokenV1(TokenCascade):
     name = "cascade_v1"
     gate_reads_draft = True
 
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.alpha < -ROUNDING
+
     def acceptable(self, rows: Rows, num: int) -> Tensor:
         return self.gate_q(rows, num) >= _top(self.gate_p(rows, num)) - self.alpha
 
@@ -111,6 +126,10 @@ class TokenV2(TokenCascade):
     alpha: float
     rows: str
     name = "cascade_v2"
+
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.alpha < 1.0 - ROUNDING
 
     def acceptable(self, rows: Rows, num: int) -> Tensor:
         gate_p = self.gate_p(rows, num)
@@ -136,8 +155,9 @@ def _top(rows: Tensor) -> Tensor:
 
 _SOURCE = "Narasimhan et al., ICLR 2025 (2405.19261)"
 _RAW = rows_parameter("raw", "the authors' notebook; the survey's code takes processed rows")
-_ROW_GREEDY = "gate: the row decides between argmax q and argmax p"
-_TOKEN_GREEDY = "gate: the draft's token is accepted iff it is in A"
+_PROCESSED = "; rows=processed: strict with {}, otherwise refused"
+_ROW_GREEDY = "gate: the row decides between argmax q and argmax p" + _PROCESSED.format("alpha < 0")
+_TOKEN_GREEDY = "gate: the draft's token is accepted iff it is in A or is argmax p" + _PROCESSED
 _ROW_DRAFTERS = "drafters with a distribution; with one-hot q the gate says next to nothing"
 _UNNAMED = "ours: the source names none"
 
@@ -167,7 +187,7 @@ def _token(name: str, make: type[TokenCascade], gate: str, equation: str, summar
         summary=summary,
         formula=f"pi(y) = q(y) [y in A] + q(not A) p(y), A = {{y: {gate}}}",
         source=f"{_SOURCE}, {equation}",
-        greedy=_TOKEN_GREEDY,
+        greedy=_TOKEN_GREEDY.format("alpha < 1" if make is not TokenV1 else "alpha < 0"),
         drafters="any" if make is not TokenV1 else _ROW_DRAFTERS,
         make=make,
         parameters=(alpha, _RAW),

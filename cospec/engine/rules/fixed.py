@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
-from cospec.engine.rules.ratio import at_drafts, ratio_verdict
+from cospec.engine.rules.ratio import at_drafts, at_place, ratio_verdict
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
 from cospec.engine.sampling import normalised
@@ -37,11 +37,17 @@ class FixedRule(ParametricRule):
 
     def decide(self, view: RoundView) -> Verdict:
         num = view.regions.draft_ids.shape[1]
-        own_bonus = view.own_bonus and num > 0
-        law = self.law(view.rows, num + own_bonus)
-        drafted = law[:, :num]
-        residual = normalised(self.excess(drafted, view.rows, num), drafted)
-        return ratio_verdict(view, at_drafts(law, view), residual, law if own_bonus else None)
+        if num == 0:
+            # No row of the batch may be drafted for, and the drafter has no rows of its own to show.
+            return Verdict(view.valid, view.valid.float())
+        law = self.law(view.rows, num + view.own_bonus)
+
+        def row_at(place: Tensor) -> Tensor:
+            here = at_place(law, place)
+            residual = normalised(self.excess(here[:, None], view.rows.at(place), 1)[:, 0], here)
+            return torch.where((place < view.regions.num_positions)[:, None], residual, here)
+
+        return ratio_verdict(view, at_drafts(law, view), row_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,6 @@ class Contrastive(FixedRule):
     alpha: float
     name = "contrastive"
     default_bonus = "rule"
-    needs_distribution = True
 
     @property
     def greedy(self) -> Greedy:
@@ -79,6 +84,10 @@ class Contrastive(FixedRule):
 
     def greedy_remedy(self) -> str:
         return "set alpha above 0 (the paper's gate), or "
+
+    @property
+    def needs_distribution(self) -> bool:
+        return True
 
     @property
     def needs_draft_logits(self) -> bool:
@@ -89,13 +98,11 @@ class Contrastive(FixedRule):
         # An id that a drafter never proposes, such as an EAGLE-3 head outside its vocabulary, is as one it likes least.
         draft = torch.maximum(draft, draft.masked_fill(draft == -torch.inf, torch.inf).amin(-1, keepdim=True))
         scores = (1.0 + self.beta) * target - self.beta * draft
-        # Greedy rows have no temperature to divide by: their gate is at temperature 1.
-        tempered = rows.sampling.tempered(target)
-        allowed = (
-            tempered >= tempered.amax(-1, keepdim=True) + math.log(self.alpha)
-            if self.alpha > 0
-            else rows.p[:, :num] > 0
-        )
+        # A greedy row leaves one token: its gate is alpha's alone, at temperature 1, as there is none to divide by.
+        allowed = (rows.p[:, :num] > 0) | rows.greedy
+        if self.alpha > 0:
+            tempered = rows.sampling.tempered(target)
+            allowed &= tempered >= tempered.amax(-1, keepdim=True) + math.log(self.alpha)
         scores = rows.sampling.tempered(scores).masked_fill(~allowed, -torch.inf)
         best = torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1]).float()
         return torch.where(rows.greedy, best, scores.softmax(-1))
@@ -128,7 +135,8 @@ INFOS = (
         name="contrastive",
         summary="Speculative contrastive decoding: pushes the target away from the drafter, a knob for better text, "
         "not for speed.",
-        formula="pi ~ exp(((1 + beta) z_p - beta z_q) / T) on the target's support; alpha > 0: where p >= alpha max p",
+        formula="pi ~ exp(((1 + beta) z_p - beta z_q) / T) on the target's support; alpha > 0: there where "
+        "p >= alpha max p",
         source="Yuan et al., ACL 2024 (2311.08981)",
         greedy="refused with alpha = 0, whose gate holds the argmax alone; alpha > 0: argmax of the contrastive score "
         "where p >= alpha max p at temperature 1",
@@ -141,13 +149,14 @@ INFOS = (
                 "how far the target is pushed; acceptance usually falls with it",
                 "survey's grid (2607.08690)",
                 low=0.0,
-                open_high=True,
+                # Beyond it float32 has more rounding than logits.
+                high=100.0,
                 grid=(0.1, 0.5, 1.0),
             ),
             Parameter(
                 "alpha",
                 0.0,
-                "0: all tokens the target's sampling leaves; else those of at least this share of its best",
+                "0: all tokens the target's sampling leaves; else those of them with at least this share of its best",
                 "survey's gate",
                 low=0.0,
                 high=1.0,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from cospec.engine.parameters import Parameter
-from cospec.engine.rules.base import Greedy
+from cospec.engine.rules.base import Greedy, Rule
 from cospec.engine.rules.rows import Rows
 
+#: A threshold that is closer to its limit may be rounded to it in float32.
+ROUNDING = 1e-6
 
-class GateRows:
+
+class GateRows(Rule):
     """A gate on ``rows``: "raw" (the models' softmax at temperature 1) or "processed" (what tokens are drawn from).
 
-    Processed rows are one-hot at temperature 0: a gate on them would accept always or decide as strict, so that it is
-    refused there.
+    Processed rows are one-hot at temperature 0: there a gate on them decides as strict, or is refused, as it would
+    accept everything or nothing.
     """
 
     rows: str
@@ -25,7 +29,14 @@ class GateRows:
 
     @property
     def greedy(self) -> Greedy:
-        return "gate" if self.rows == "raw" else "refused"
+        if self.rows == "raw":
+            return "gate"
+        return "strict" if self.strict_on_one_hot else "refused"
+
+    @property
+    @abstractmethod
+    def strict_on_one_hot(self) -> bool:
+        """Whether, of one-hot rows, it accepts the target's token and no other."""
 
     def greedy_remedy(self) -> str:
         return "set rows=raw, or "

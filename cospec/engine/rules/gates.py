@@ -14,29 +14,32 @@ from torch import Tensor
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.gated import (
+    ROUNDING,
     GateRows,
     entropy,
     rows_parameter,
 )
 from cospec.engine.rules.ratio import at_drafts
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
+from cospec.pair import Pair
 
 
 class HardGate(ParametricRule):
-    """Accepts the tokens that `passes` names; writes the target's likeliest token at a rejection."""
+    """Accepts the target's likeliest token and what `passes` names; writes that token at a rejection."""
 
     has_own_bonus = True
     own_bonus_reads_draft = False
 
     @abstractmethod
     def passes(self, view: RoundView) -> Tensor:
-        """(B, N): which positions would be accepted."""
+        """(B, N): which positions would be accepted, whatever their token's rank."""
 
     def decide(self, view: RoundView) -> Verdict:
         best = view.rows.logits.argmax(-1)
-        accept = self.passes(view) & view.valid
-        bonus_ids = best.gather(1, view.regions.num_positions[:, None]).squeeze(1) if view.own_bonus else None
-        return Verdict(accept, accept.float(), best[:, : accept.shape[1]], bonus_ids)
+        at_best = best[:, : view.valid.shape[1]]
+        accept = (self.passes(view) | (view.regions.draft_ids == at_best)) & view.valid
+        place = view.num_accepted(accept).clamp_max(best.shape[1] - 1)
+        return Verdict(accept, accept.float(), best.gather(1, place[:, None]).squeeze(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +88,28 @@ class TrtRelaxed(HardGate):
     def __post_init__(self) -> None:
         if (self.begin is None) != (self.end is None):
             raise ValueError(f"rule {self.name!r}: begin and end are the token ids around a phase: give both or none")
+        if self.begin is not None and self.begin == self.end:
+            raise ValueError(f"rule {self.name!r}: begin and end are both {self.begin}: a phase needs two token ids")
+
+    def load(self, pair: Pair) -> None:
+        """ValueError for token ids that the pair does not have."""
+        for name, token in (("begin", self.begin), ("end", self.end)):
+            if token is not None and token >= pair.vocab_size:
+                raise ValueError(
+                    f"rule {self.spec!r}: {name}={token} is none of the pair's {pair.vocab_size} token ids"
+                )
 
     @property
     def greedy(self) -> Greedy:
         return "gate"
 
     def passes(self, view: RoundView) -> Tensor:
+        if self.k == 1 or self.delta == 0.0:
+            # The likeliest token alone, of which there may be two: bfloat16 logits are often tied.
+            return view.valid & False
         p = view.rows.raw_p[:, : view.valid.shape[1]]
         close = at_drafts(p, view) >= p.amax(-1) - self.delta
-        relaxed = _among_top(view, self.k) & close
-        return torch.where(self._in_phase(view), relaxed, _among_top(view, 1))
+        return self._in_phase(view) & _among_top(view, self.k) & close
 
     def _in_phase(self, view: RoundView) -> Tensor:
         """(B, N): whether the last phase token in front of a position begins a phase."""
@@ -122,6 +137,10 @@ class Aasd(GateRows, HardGate):
     rows: str
     name = "aasd"
     gate_reads_draft = False
+
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.beta > ROUNDING
 
     def passes(self, view: RoundView) -> Tensor:
         p = self.gate_p(view.rows, view.valid.shape[1])
@@ -153,7 +172,7 @@ INFOS = (
     RuleInfo(
         name="typical",
         summary="Accepts what is likely, or not too unlikely where the target is undecided" + _NOT_STRICT + ".",
-        formula="accept iff p(x) > min(epsilon, delta exp(-H(p))), else argmax p",
+        formula="accept iff p(x) > min(epsilon, delta exp(-H(p))) or x = argmax p, else argmax p",
         source="Cai et al. 2024 (2401.10774), Medusa; vLLM's sampler",
         greedy="strict: p is one-hot, so that only its argmax passes",
         drafters="any; q plays no part",
@@ -190,7 +209,8 @@ INFOS = (
     RuleInfo(
         name="trt_relaxed",
         summary="Accepts tokens close to the target's best while it thinks" + _NOT_STRICT + ".",
-        formula="accept iff x is among the k likeliest and p(x) >= max p - delta (outside a phase: x = argmax p)",
+        formula="accept iff x is among the k likeliest and p(x) >= max p - delta (outside a phase, and with k=1 or "
+        "delta=0: x = argmax p)",
         source="TensorRT-LLM, relaxed acceptance of DeepSeek-R1 MTP",
         greedy="gate: probabilities are at temperature 1 anyway",
         drafters="any; q plays no part",
@@ -218,7 +238,7 @@ INFOS = (
         summary="Accepts above a threshold that falls with the target's entropy" + _NOT_STRICT + ".",
         formula="accept iff p(x) >= min(beta - alpha H(p), max p), else argmax p",
         source="Wang et al., EMNLP 2025 (2505.13204); formula after third-party code",
-        greedy="gate: probabilities at temperature 1",
+        greedy="gate: probabilities at temperature 1; rows=processed: strict with beta > 0, otherwise refused",
         drafters="any; q plays no part",
         make=Aasd,
         parameters=(

@@ -10,12 +10,12 @@ from torch import Tensor
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy
 from cospec.engine.rules.fixed import FixedRule
-from cospec.engine.rules.gated import kl_divergence
 from cospec.engine.rules.rows import Rows
 from cospec.engine.rules.spec import RuleInfo
 
-#: Halvings of the rejected mass, in float64: to the last bit where it is not tiny.
-_STEPS = 60
+#: The rejected mass is sought on a grid of its bracket, that many times: to float64's last bit where it is not tiny.
+_STEPS = 6
+_GRID = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,45 +43,50 @@ def mentored_rows(p: Tensor, q: Tensor, budget: float, *, optimal: bool = False)
     """
     if budget == 0.0:
         return p
-    p64, q64 = p.double().reshape(-1, p.shape[-1]), q.double().reshape(-1, q.shape[-1])
-    clip = _Clip(p64, q64)
+    clip = _Clip(p.reshape(-1, p.shape[-1]), q.reshape(-1, q.shape[-1]))
     low = torch.zeros_like(clip.excluded) if optimal else clip.excluded
     high = torch.maximum(clip.distance, low)
+    # Few wide steps: a GPU pays for the number of kernels, not for their width.
+    shares = torch.arange(1, _GRID, dtype=low.dtype, device=low.device) / _GRID
     for _ in range(_STEPS):
-        middle = (low + high) / 2
-        too_far = clip.bounds(middle)[2] > budget
-        low, high = torch.where(too_far, middle, low), torch.where(too_far, high, middle)
-    rows = torch.where(kl_divergence(p64, q64) <= budget, q64, clip.rows(high))
+        inside = low + (high - low) * shares
+        num_far = (clip.bounds(inside)[2] > budget).sum(-1, keepdim=True)
+        masses = torch.cat([low, inside, high], dim=-1)
+        low, high = masses.gather(-1, num_far), masses.gather(-1, num_far + 1)
+    rows = torch.where(clip.divergence <= budget, clip.q, clip.rows(high))
     return rows.reshape(p.shape).to(p.dtype)
 
 
 class _Clip:
-    """The clipped rows of p and q (R, V) as a function of the mass (R, 1) that is rejected.
+    """The clipped rows of p and q (R, V) as a function of the mass (R, M) that is rejected.
 
     Both bounds follow from it in closed form between two neighbouring ratios p/q, so that one sort serves all.
     """
 
     def __init__(self, p: Tensor, q: Tensor) -> None:
-        self.p, self.q = p, q
-        ratio = (p / q).where((p > 0) | (q > 0), 0.0)
-        self.ratio, order = ratio.sort(-1)
-        kl = (torch.xlogy(p, p) - torch.xlogy(p, q)).where((p > 0) & (q > 0), 0.0)
+        # Ratios are as exact as the rows are, sums are in float64.
+        ratio, order = (p / q).where((p > 0) | (q > 0), 0.0).sort(-1)
+        self.p, self.q, ratio = p.double(), q.double(), ratio.double()
         # Sums over the tokens in front of each place, by ascending ratio.
-        self.p_sum, self.q_sum, self.kl_sum = (_sums(row.gather(-1, order)) for row in (p, q, kl))
-        self.excluded = q.where(p == 0, 0.0).sum(-1, keepdim=True)
-        self.distance = (q - p).clamp_min(0.0).sum(-1, keepdim=True)
+        ordered_p = self.p.gather(-1, order)
+        self.p_sum, self.q_sum = _sums(ordered_p), _sums(self.q.gather(-1, order))
+        self.kl_sum = _sums(torch.xlogy(ordered_p, ratio.masked_fill(ratio == torch.inf, 1.0)))
+        #: KL(p || q) (R, 1).
+        self.divergence = self.kl_sum[:, -1:].masked_fill(ratio[:, -1:] == torch.inf, torch.inf)
+        self.excluded = self.q.where(p == 0, 0.0).sum(-1, keepdim=True)
+        self.distance = (self.q - self.p).clamp_min(0.0).sum(-1, keepdim=True)
         # What is rejected if alpha is at a token's ratio, and what is gained if beta is; rounding must not break order.
-        rejected = self.q_sum[:, 1:] - self.p_sum[:, 1:] / self.ratio
-        self._rejected = rejected.where(self.ratio > 0, self.excluded).cummax(-1).values
+        rejected = self.q_sum[:, 1:] - self.p_sum[:, 1:] / ratio
+        self._rejected = rejected.where(ratio > 0, self.excluded).cummax(-1).values
         above_p, above_q = self.p_sum[:, -1:] - self.p_sum[:, :-1], self.q_sum[:, -1:] - self.q_sum[:, :-1]
-        gained = (above_p / self.ratio - above_q).where(self.ratio > 0, torch.inf)
+        gained = (above_p / ratio - above_q).where(ratio > 0, torch.inf)
         self._gained = gained.flip(-1).cummax(-1).values
 
     def bounds(self, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """alpha, beta and KL(p || pi), all (R, 1)."""
+        """alpha, beta and KL(p || pi), all (R, M)."""
         num_low = torch.searchsorted(self._rejected, mass, right=True)
         num_high = torch.searchsorted(self._gained, mass, right=True)
-        first_high = self.ratio.shape[-1] - num_high
+        first_high = self.p.shape[-1] - num_high
         low_p, low_q = self.p_sum.gather(-1, num_low), self.q_sum.gather(-1, num_low)
         high_p = self.p_sum[:, -1:] - self.p_sum.gather(-1, first_high)
         high_q = self.q_sum[:, -1:] - self.q_sum.gather(-1, first_high)
@@ -91,7 +96,7 @@ class _Clip:
         return alpha, beta, torch.xlogy(low_p, alpha) + middle + torch.xlogy(high_p, beta)
 
     def rows(self, mass: Tensor) -> Tensor:
-        """pi (R, V)."""
+        """pi (R, V) for one mass (R, 1) a row."""
         alpha, beta, _ = self.bounds(mass)
         share = (1.0 - mass / self.excluded).clamp_min(0.0).where(self.excluded > 0, 0.0)
         upper = (self.p / alpha).where(self.p > 0, share * self.q)
@@ -100,7 +105,9 @@ class _Clip:
 
 def _sums(values: Tensor) -> Tensor:
     """(R, V + 1): the sum of the values in front of each place."""
-    return torch.nn.functional.pad(values.cumsum(-1), (1, 0))
+    sums = values.new_zeros(values.shape[0], values.shape[1] + 1)
+    torch.cumsum(values, -1, out=sums[:, 1:])
+    return sums
 
 
 INFOS = (

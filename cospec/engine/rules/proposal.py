@@ -13,7 +13,7 @@ from torch import Tensor
 from cospec.engine.parameters import Parameter
 from cospec.engine.rules.base import Greedy, RoundView, Verdict
 from cospec.engine.rules.gated import GateRows, rows_parameter
-from cospec.engine.rules.ratio import at_drafts, ratio_verdict
+from cospec.engine.rules.ratio import at_drafts, at_place, ratio_verdict, residual_at
 from cospec.engine.rules.spec import ParametricRule, RuleInfo
 from cospec.engine.sampling import residual_rows
 
@@ -30,16 +30,13 @@ class Cactus(ParametricRule):
         return "strict"
 
     def decide(self, view: RoundView) -> Verdict:
-        p_x = at_drafts(view.rows.p, view)
-        raised = raised_share(p_x, self.delta)
-        return ratio_verdict(view, raised, residual_rows(self.raised_rows(view, p_x, raised), view.drafted_q))
+        raised = raised_share(at_drafts(view.rows.p, view), self.delta)
 
-    def raised_rows(self, view: RoundView, p_x: Tensor, raised: Tensor) -> Tensor:
-        """H_x (B, N, V): the proposed token at its raised share, the others scaled down alike."""
-        # Where p(x) is 1 there is nothing else to scale.
-        scale = ((1.0 - raised) / (1.0 - p_x)).where(p_x < 1.0, 1.0)
-        rows = view.rows.p[:, : p_x.shape[1]] * scale[..., None]
-        return rows.scatter(2, view.regions.draft_ids[..., None], raised[..., None])
+        def row_at(place: Tensor) -> Tensor:
+            ids, share = (values.gather(1, place[:, None]) for values in (view.regions.draft_ids, raised))
+            return residual_rows(raised_row(at_place(view.rows.p, place), ids, share), at_place(view.rows.q, place))
+
+        return ratio_verdict(view, raised, row_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Lenience(ParametricRule):
 
     def decide(self, view: RoundView) -> Verdict:
         raised = (at_drafts(view.rows.p, view) / (1.0 - self.alpha)).clamp_max(1.0)
-        return ratio_verdict(view, raised, residual_rows(view.drafted_p, view.drafted_q))
+        return ratio_verdict(view, raised, residual_at(view, view.rows.p))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +64,23 @@ class TokLt(GateRows, ParametricRule):
     name = "tok_lt"
     gate_reads_draft = False
 
+    @property
+    def strict_on_one_hot(self) -> bool:
+        return self.alpha < 1.0
+
     def decide(self, view: RoundView) -> Verdict:
         gate_p = self.gate_p(view.rows, view.valid.shape[1])
         close = at_drafts(gate_p, view) >= (1.0 - self.alpha) * gate_p.amax(-1)
         share = at_drafts(view.rows.p, view).masked_fill(close, torch.inf)
-        return ratio_verdict(view, share, residual_rows(view.drafted_p, view.drafted_q))
+        return ratio_verdict(view, share, residual_at(view, view.rows.p))
+
+
+def raised_row(p: Tensor, ids: Tensor, share: Tensor) -> Tensor:
+    """CACTUS' H_x (B, V): ``ids`` (B, 1) of rows ``p`` (B, V) at ``share`` (B, 1), the others scaled down alike."""
+    p_x = p.gather(1, ids)
+    # Where p(x) is 1 there is nothing else to scale.
+    scale = ((1.0 - share) / (1.0 - p_x)).where(p_x < 1.0, 1.0)
+    return (p * scale).scatter(1, ids, share)
 
 
 def raised_share(p: Tensor, delta: float) -> Tensor:
@@ -96,12 +105,13 @@ INFOS = (
                 "budget of KL(H_x || p), to second order",
                 "paper",
                 low=0.0,
-                open_high=True,
+                # There every token of more than 5e-7 is accepted; float32 would overflow far beyond.
+                high=1e6,
                 grid=(0.1, 0.25, 1.0),
             ),
         ),
         strict_point="cactus:delta=0",
-        relaxed_point="delta to infinity, on the support of p",
+        relaxed_point="delta >= (1 - p(x)) / (2 p(x)), on the support of p",
     ),
     RuleInfo(
         name="lenience",
@@ -131,7 +141,8 @@ INFOS = (
         summary="Accepts what is close to the target's best, and tests the rest as strict does.",
         formula="accept if p(x) >= (1 - alpha) max p, else as strict",
         source="third-party replication of the survey",
-        greedy="gate: the draft's token is accepted iff it is close to the target's best at temperature 1",
+        greedy="gate: the draft's token is accepted iff it is close to the target's best at temperature 1, or is it; "
+        "rows=processed: strict with alpha < 1, otherwise refused",
         drafters="any; also one-hot",
         make=TokLt,
         parameters=(

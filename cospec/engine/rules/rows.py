@@ -53,7 +53,39 @@ class Rows:
         assert self.draft.logits is not None, "the drafter was not asked for its logits"
         return self.draft.logits
 
+    def at(self, place: Tensor) -> Rows:
+        """The rows at one place (B,) of each block, all (B, 1, V)."""
+        return _RowsAt(self, place)
+
     @property
     def greedy(self) -> Tensor:
         """(B, 1, 1): which requests are greedy."""
         return self.sampling.greedy_rows[:, None, None]
+
+
+class _RowsAt(Rows):
+    """Rows at one place of each block, taken from those of all places."""
+
+    def __init__(self, rows: Rows, place: Tensor) -> None:
+        self._rows, self._index = rows, (torch.arange(len(place), device=place.device)[:, None], place[:, None])
+        super().__init__(rows.logits[self._index], rows.draft, rows.sampling)
+
+    @cached_property
+    def p(self) -> Tensor:
+        return self._rows.p[self._index]
+
+    @cached_property
+    def q(self) -> Tensor:
+        return self._rows.q[self._index]
+
+    @cached_property
+    def raw_p(self) -> Tensor:
+        return self._rows.raw_p[self._index]
+
+    @cached_property
+    def raw_q(self) -> Tensor:
+        return self._rows.raw_q[self._index]
+
+    @property
+    def draft_logits(self) -> Tensor:
+        return self._rows.draft_logits[self._index]

@@ -17,9 +17,9 @@ class RuleInfo:
 
     ``make`` takes the parameters by name; None for a rule that needs a directory. ``open`` makes it of the directory
     that its spec names (`NAME:PATH,param=value`) and the parameters. The first parameter is the knob that trades
-    exactness for speed, if there is one. ``strict_point`` is the spec at which it decides as strict does, token
-    for token on the same draws; None where it has none. ``relaxed_point`` says where it accepts everything, ``greedy``
-    what it does at temperature 0, ``drafters`` which drafters suit it.
+    exactness for speed, if there is one. ``strict_point`` is the spec (or option) at which it decides as strict
+    does, token for token on the same draws; None where it has none. ``relaxed_point`` says where it accepts everything,
+    ``greedy`` what it does at temperature 0, ``drafters`` which drafters suit it.
     """
 
     name: str

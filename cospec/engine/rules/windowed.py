@@ -18,13 +18,15 @@ from cospec.engine.rules.spec import ParametricRule, RuleInfo
 
 #: Tokens that the published code and vLLM sum the entropy over.
 _TOP = 3
+#: The window of the paper, and the longest that vLLM takes by itself.
+_WINDOW = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Fly(ParametricRule):
     """Keeps a mismatch where the target is undecided and goes along with the draft afterwards."""
 
-    window: int
+    window: int | None
     theta: float
     variant: str
     name = "fly"
@@ -52,15 +54,23 @@ class Fly(ParametricRule):
         width = view.valid.shape[1]
         places = torch.arange(1, width + 1, device=view.valid.device)
         before = torch.nn.functional.pad(view.mismatch.long().cumsum(1), (1, 0))
-        num_followers = max(0, self.window - (self.variant == "code"))
+        window = self._window(view.max_drafts)
+        num_followers = max(0, window - (self.variant == "code"))
         behind = before[:, (places + num_followers).clamp_max(width)] - before[:, places]
-        return (behind == 0) & (places + self.window <= view.regions.num_positions[:, None])
+        return (behind == 0) & (places + window <= view.regions.num_positions[:, None])
+
+    def _window(self, num_positions: int) -> int:
+        """The window in blocks of up to ``num_positions``."""
+        if self.window is not None:
+            return self.window
+        return min(_WINDOW, num_positions - 1) if self.variant == "vllm" else _WINDOW
 
     def notes(self, sampling: Sampling, num_positions: int, *, one_hot: bool) -> Iterable[str]:
-        if self.window >= num_positions:
+        window = self._window(num_positions)
+        if window >= num_positions:
             yield (
                 f"rule {self.spec!r} decides exactly as strict does: no position of a block of {num_positions} has a "
-                f"window of {self.window} behind it; draft more tokens, or set a smaller window"
+                f"window of {window} behind it; draft more tokens, or set a smaller window"
             )
 
 
@@ -71,14 +81,15 @@ INFOS = (
         formula="keep a mismatch at j iff H(p_j) / ln V >= theta, no mismatch at j+1..j+window, j+window <= n",
         source="Li et al., ICLR 2026 (2511.22972); vLLM",
         greedy="gate: entropies are of the target's probabilities at temperature 1; a rejection writes argmax p",
-        drafters="any; also one-hot. The block must be longer than the window",
+        drafters="any; also one-hot. Blocks must be longer than the window, or it decides as strict does",
         make=Fly,
         parameters=(
             Parameter(
                 "window",
-                6,
-                "positions behind a kept mismatch that must match; barred at the block's end",
-                "paper",
+                None,
+                "positions behind a kept mismatch that must match; barred at the block's end. none: 6, with "
+                "variant=vllm one less than the longest block if that is shorter",
+                "paper, vLLM",
                 kind="int",
                 low=0,
                 grid=(4, 2, 1),

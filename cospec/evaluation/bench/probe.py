@@ -95,8 +95,8 @@ class EnginePasses:
             draft_ids=blocks,
             target_ids=blocks.flip(1),
             num_positions=self._filled(num_positions),
-            rows=torch.arange(num_rows, device=self.ids.device),
         )
+        rows = torch.arange(num_rows, device=self.ids.device)
         read = self._lengths(max(1, self.context + 1 - num_pending))
         scorer = rule.scorer.bind(self._cached["draft"])
 
@@ -108,7 +108,7 @@ class EnginePasses:
         def prepare() -> None:
             scorer.admit(self.ids, read, _CHUNK)
 
-        return typical_s(lambda: scorer.score(regions), new_timer, self.pair.device, prepare)
+        return typical_s(lambda: scorer.score(regions, rows), new_timer, self.pair.device, prepare)
 
     def _filled(self, value: int) -> Tensor:
         return torch.full((self.batch,), value, dtype=torch.long, device=self.ids.device)
