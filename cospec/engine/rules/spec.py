@@ -45,11 +45,6 @@ class RuleInfo:
         return "own" if self.make is None else self.default.greedy
 
     @property
-    def leans_on_draft(self) -> bool:
-        """Whether it reads the drafter's confidence."""
-        return self.make is not None and self.default.leans_on_draft
-
-    @property
     def trusts_draft(self) -> bool:
         """Whether what it writes follows the drafter's beliefs, so that a weak drafter costs quality."""
         return self.make is not None and self.default.trusts_draft
