@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cospec.config import load_config, to_yaml
+from cospec.config import keys_of, load_config, to_yaml
 from cospec.engine.record import Sampling
+from cospec.jsonl import write_text_atomic
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,17 @@ class DecodeConfig:
 
 
 def read_decode_file(path: str | Path) -> DecodeConfig:
-    """The config of a file; ValueError for unknown keys, wrong types and what contradicts itself."""
+    """The config of a file; ValueError for one without a rule, unknown keys, wrong types and contradictions."""
     try:
-        return load_config(DecodeConfig, path, [])
+        config = load_config(DecodeConfig, path, [])
+        if "rule" not in keys_of(Path(path)):
+            raise ValueError("it names no rule: add `rule:`, or let `cospec tune` write it anew")
+        return config
     except ValueError as error:
         raise ValueError(f"decode config {path}: {error}") from error
 
 
 def write_decode_file(path: Path, config: DecodeConfig) -> None:
-    """Write it, with a line that says what it is for."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write it, with a line that says what it is for; what stood there before stays until all of it is written."""
     head = "# For `cospec generate --decode` and `cospec eval --decode`; chosen for one pair, sampling and task.\n"
-    path.write_text(head + to_yaml(config), encoding="utf-8")
+    write_text_atomic(path, head + to_yaml(config))

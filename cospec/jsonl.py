@@ -157,15 +157,16 @@ def _is_row(line: bytes) -> bool:
 
 def write_json_atomic(path: str | Path, value: Any) -> None:
     """Write indented JSON so that readers see the old file or the whole new one, never a part."""
-    _write_atomic(Path(path), dumps(value, indent=2) + "\n")
+    write_text_atomic(Path(path), dumps(value, indent=2) + "\n")
 
 
 def write_jsonl_atomic(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write all rows so that readers see the old file or the whole new one, never a part."""
-    _write_atomic(Path(path), "".join(dumps(row) + "\n" for row in rows))
+    write_text_atomic(Path(path), "".join(dumps(row) + "\n" for row in rows))
 
 
-def _write_atomic(path: Path, text: str) -> None:
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write a text so that readers see the old file or the whole new one, never a part."""
     require_plain_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # In the same directory: os.replace is atomic only within one file system.

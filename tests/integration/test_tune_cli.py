@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -279,6 +281,9 @@ def test_what_option_and_file_both_say_is_refused(tmp_path: Path) -> None:
     assert_refused(run_here(*generate), "unknown config key 'num_drafts'", "num_draft_tokens")
     file.write_text("rule: strict\narbiter: somewhere\n")
     assert_refused(run_here(*generate), "belong together")
+    for stump in ("# cut behind this line\n", "num_draft_tokens: 9\n"):
+        file.write_text(stump)
+        assert_refused(run_here(*generate), "names no rule")
     file.write_text("rule: nonsense\n")
     assert_refused(run_here(*generate), "no rule 'nonsense'")
 
@@ -290,6 +295,22 @@ def test_what_tune_cannot_do_is_refused_before_models_are_loaded(tmp_path: Path)
     assert_refused(run_here(*TUNE, "--num", "20", "--budget", "1", "--confirm", "5"), "there are 20 problems")
     assert_refused(run_here(*TUNE, "--task", "gsm8k"), "tune each")
     assert_refused(run_here(*TUNE, "--num-draft-tokens", "0"), "write whole numbers from 1 on")
+
+
+def test_a_choice_outlives_a_write_that_fails(tmp_path: Path) -> None:
+    file = tmp_path / "decode.yaml"
+    config = DecodeConfig(rule="cactus:delta=0.25", num_draft_tokens=9)
+    write_decode_file(file, config)
+    # No file may grow beyond this: what a full disk looks like to a writer.
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_decode_file(file, dataclasses.replace(config, provenance={"task": "x" * 300}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read_decode_file(file) == config
+    assert [entry.name for entry in tmp_path.iterdir()] == ["decode.yaml"]
 
 
 @pytest.mark.slow

@@ -303,7 +303,12 @@ def test_a_datastores_card_must_be_readable(datastore: Path, tmp_path: Path) -> 
         card.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=message):
             drafter_named(f"retrieval:{tmp_path}")
-    card.write_text((datastore / "datastore.json").read_text().replace('"layout_version": 1', '"layout_version": 2'))
+    whole = (datastore / "datastore.json").read_text()
+    for wrong in ("3", '"4"', "true", "null"):
+        card.write_text(whole.replace('"place_bytes": 4', f'"place_bytes": {wrong}'))
+        with pytest.raises(ValueError, match=r"cannot be read .*place_bytes"):
+            drafter_named(f"retrieval:{tmp_path}")
+    card.write_text(whole.replace('"layout_version": 1', '"layout_version": 2'))
     with pytest.raises(ValueError, match="layout version 2, this is 1"):
         drafter_named(f"retrieval:{tmp_path}")
 

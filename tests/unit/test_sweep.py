@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cospec.config import load_config
 from cospec.engine.record import Sampling
 from cospec.engine.rules import RULES, rule_named
 from cospec.evaluation import MethodResult, SampleTiming
+from cospec.evaluation.sweep.directory import read_rows
 from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid, groups_of, points_of, sampling_name
 from cospec.evaluation.sweep.pareto import pareto_front
 from cospec.evaluation.sweep.plots import plot_cells
@@ -189,6 +191,23 @@ def test_the_target_is_a_cell_without_a_difference() -> None:
     assert row["timing"]["modelled_speedup"] == row["timing"]["clock_speedup"] == row["length_ratio"] == 1
     assert row["accepted_lengths"] == []
     assert row["rambling"] == 0
+
+
+def test_infinite_parameters_keep_their_sign_in_the_table(tmp_path: Path) -> None:
+    values = {"alpha": -math.inf, "theta": math.inf, "window": None, "delta": 0.5}
+    write_table(
+        tmp_path, [cell_row(dataclasses.replace(KEY, parameters=tuple(values.items())), CELL, TARGET, 0.2, 0.02)]
+    )
+    assert read_table(tmp_path)[0]["parameters"] == {"alpha": "-inf", "theta": "inf", "window": None, "delta": 0.5}
+
+
+def test_a_damaged_table_says_that_it_can_be_removed(tmp_path: Path) -> None:
+    file = tmp_path / "cells.jsonl"
+    assert read_rows(tmp_path) == {}
+    for text in ('{"task": ', '{"task": "t"}\n', "[]\n"):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"cells.jsonl is damaged .*remove it"):
+            read_rows(tmp_path)
 
 
 def test_the_table_reads_back_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

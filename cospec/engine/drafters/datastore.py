@@ -7,6 +7,7 @@ which tokenizer the ids belong to.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from bisect import bisect_left, bisect_right
@@ -36,6 +37,13 @@ class DatastoreInfo:
     suffixes_digest: str
     tokenizer_digest: str
     layout_version: int = LAYOUT_VERSION
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if type(value) is not (str if name.endswith("_digest") else int):
+                raise ValueError(f"{name} is {value!r}")
+        if self.place_bytes not in (4, 8):
+            raise ValueError(f"place_bytes is {self.place_bytes}")
 
 
 def file_digest(path: Path) -> str:

@@ -131,8 +131,12 @@ class CellRows:
 
 
 def read_rows(directory: Path) -> dict[CellId, dict[str, Any]]:
-    """The table that is there, by cell; nothing where there is none yet."""
-    return {_cell_of(row): row for row in read_table(directory)} if (directory / TABLE).exists() else {}
+    """The table that is there, by cell; nothing where there is none yet, ValueError for a damaged one."""
+    file = directory / TABLE
+    try:
+        return {_cell_of(row): row for row in read_table(directory)} if file.exists() else {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is damaged ({error}): remove it, and it is made anew from the texts") from error
 
 
 def _cell_of(row: Mapping[str, Any]) -> CellId:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ def cell_row(
         **dataclasses.asdict(key.sampling),
         "method": key.method,
         "rule": key.rule,
-        "parameters": dict(key.parameters),
+        "parameters": {name: _written(value) for name, value in key.parameters},
         "num_draft_tokens": key.num_draft_tokens,
         "drafter": key.drafter,
         "bonus": result.bonus,
@@ -84,6 +85,11 @@ def cell_row(
             **_speeds(key, result, target, c_rel, cost if one_machine else None),
         },
     }
+
+
+def _written(value: Any) -> Any:
+    """A parameter as JSON has it: no infinite numbers there, so their names stand for them."""
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def _difference(result: MethodResult, target: MethodResult, margin: float) -> dict[str, Any]:
