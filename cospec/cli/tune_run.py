@@ -227,8 +227,13 @@ class _Tuner:
         from cospec.decode_file import DecodeConfig
 
         if chosen == "target":
-            # It drafts nothing, so that what is said of drafting would be refused.
-            return DecodeConfig(rule="target", sampling=self.settings.sampling, provenance=self._provenance(chosen))
+            # It drafts nothing: K is for the methods that an evaluation compares it with.
+            return DecodeConfig(
+                rule="target",
+                num_draft_tokens=self.settings.num_draft_tokens,
+                sampling=self.settings.sampling,
+                provenance=self._provenance(chosen),
+            )
         choice = self.chosen[chosen].choice if chosen in self.chosen else None
         arbiter = choice.arbiter.resolve() if choice and choice.arbiter else None
         rule = pinned_rule(choice.name if choice else "strict")
