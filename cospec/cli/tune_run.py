@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cospec.evaluation.tune.race import Candidate, RaceResult
     from cospec.pair import Pair
 
+#: What a decode config says of every candidate; of the chosen one it says all.
+_OF_EVERY_TRIAL = ("name", "outcome", "num_problems", "difference", "p_loses", "speedup")
+
 
 def run_tune(options: TuneOptions) -> None:
     """The whole command; what can be refused is refused before models are loaded."""
@@ -204,6 +207,7 @@ class _Tuner:
 
         assert self.options.budget is not None
         if chosen == "target":
+            self.warnings.say("--confirm was not run: the choice is the target itself, so there is nothing to compare")
             return None
         method = next((method for method in self.candidates if method.name == chosen), self.strict)
         task = dataclasses.replace(self.loaded.task, rows=tuple(self.rows.confirm))
@@ -257,6 +261,7 @@ class _Tuner:
 
         spec, task, numbers = self.pair.spec, self.loaded.described, self.numbers
         race = numbers["race"]
+        tried = race["candidates"] if race else []
         return {
             "cospec": __version__,
             **{role: model.path for role, model in spec.models.items()},
@@ -273,7 +278,9 @@ class _Tuner:
             "gain_of_strict": round(numbers["gain"], 4),
             "budget_points": self.options.budget,
             "confidence": self.options.confidence if race else None,
-            "trial": next((entry for entry in race["candidates"] if entry["name"] == chosen), None) if race else None,
+            "trial": next((entry for entry in tried if entry["name"] == chosen), None),
+            # Those that were not chosen, too, or a choice of the target would say nothing of why.
+            "candidates": [{key: entry[key] for key in _OF_EVERY_TRIAL} for entry in tried],
             "confirm": numbers["confirm"],
             "warnings": list(numbers["warnings"]),
         }

@@ -128,6 +128,19 @@ def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
     assert numbers["race"]["candidates"][0]["outcome"] in ("slower", "kept")
 
 
+def test_the_file_of_the_target_alone_says_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 50.0)
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"), "--confirm", "4", "--json")
+    assert done.exit_code == 0, done.output
+    assert "--confirm was not run: the choice is the target itself" in done.stderr
+    found = read_decode_file(tmp_path / "decode.yaml").provenance
+    (told,), (tried,) = found["candidates"], json.loads(done.stdout)["race"]["candidates"]
+    assert told == {key: tried[key] for key in told}
+    assert {"name", "outcome", "num_problems", "difference", "speedup"} <= set(told)
+    assert (found["trial"], found["confirm"]) == (None, None)
+    assert any("--confirm was not run" in line for line in found["warnings"])
+
+
 def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed_costs(monkeypatch, 0.5)
     file = tmp_path / "decode.yaml"
