@@ -120,10 +120,18 @@ class _Tuner:
         """Make this the choice so far, ``rule`` being strict, target or a candidate's name."""
         from cospec.decode_file import write_decode_file
 
-        self.numbers |= {"rule": rule, "warnings": self.warnings.said}
+        self.numbers |= {"rule": rule, "warnings": self.warnings.said, "gain_of_choice": self._gain(rule)}
         if self.options.out is not None:
             with self.stop.held():
                 write_decode_file(self.options.out, self._config(rule))
+
+    def _gain(self, rule: str) -> float:
+        """How many times as fast as the target alone it is: its trial compares it with strict at the same K."""
+        if rule == "target":
+            return 1.0
+        tried = self.numbers["race"]["candidates"] if self.numbers["race"] else []
+        speed = next((entry["speedup"] for entry in tried if entry["name"] == rule), 1.0)
+        return float(self.numbers["gain"] * speed)
 
     def _kept(self) -> str:
         if "rule" not in self.numbers:
@@ -276,6 +284,7 @@ class _Tuner:
             "max_new_tokens": self.options.max_new_tokens,
             "best_num_draft_tokens": numbers["num_draft_tokens"],
             "gain_of_strict": round(numbers["gain"], 4),
+            "gain_of_choice": round(numbers["gain_of_choice"], 4),
             "budget_points": self.options.budget,
             "confidence": self.options.confidence if race else None,
             "trial": next((entry for entry in tried if entry["name"] == chosen), None),

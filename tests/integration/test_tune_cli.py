@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from model_dirs import assert_refused, run_here, write_arbiter, write_pair, write_rows
 
+from cospec.cli.tune_report import _show_confirm
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
 from cospec.engine import packed
 from cospec.engine.record import Sampling
@@ -98,7 +99,8 @@ def with_scorer(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> lis
     rows = write_rows(folder / "rows.jsonl", [{"id": i, "prompt": PROMPT, "gold": "23"} for i in range(28)])
     asked: list[str | Path] = ["tune", "--pair", "tiny", "--prompts", rows, "--scorer", f"{folder.name}_scorer:score"]
     asked += ["--max-new-tokens", "16", "--batch-size", "16", "--probe", "4", "--num-draft-tokens", "3"]
-    return [*asked, "--budget", "60", "--rule", "always", "--bonus", "arbitrated", "--out", folder / "decode.yaml"]
+    # No draft step for the bonus: by the clock, one more may cost what `always` gains.
+    return [*asked, "--budget", "60", "--rule", "always", "--bonus", "target", "--out", folder / "decode.yaml"]
 
 
 def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
@@ -141,6 +143,31 @@ def test_the_file_of_the_target_alone_says_what_was_tried(tmp_path: Path, monkey
     assert any("--confirm was not run" in line for line in found["warnings"])
 
 
+def test_a_choice_that_pays_where_strict_does_not_says_by_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Strict writes 3.2 tokens a round here, always 4.
+    fixed_costs(monkeypatch, 3.4)
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"))
+    assert done.exit_code == 0, done.output
+    assert "no K pays here for strict: with the best, 3, it is 0.94 times as fast" in done.stderr
+    found = read_decode_file(tmp_path / "decode.yaml").provenance
+    gain = found["gain_of_strict"] * found["trial"]["speedup"]
+    assert found["gain_of_choice"] == pytest.approx(gain, abs=1e-3)
+    assert f"always, K = 3, {found['gain_of_choice']:.2f} times as fast as the target alone" in done.stdout
+    assert found["gain_of_strict"] < 1 < found["gain_of_choice"]
+    assert "minus strict" in done.stdout
+
+
+@pytest.mark.parametrize(("p", "verdict"), [(0.024, "is ruled out"), (0.03, "cannot be ruled out")])
+def test_a_loss_is_ruled_out_at_the_level_of_an_evaluation(
+    p: float, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # An interval by another method may say otherwise.
+    _show_confirm({"num_problems": 12, "difference": 0.0, "ci95": (-0.2, 0.2), "margin": 0.3, "p_inferior": p})
+    assert f"a loss of 30 points {verdict} (p 0.0" in capsys.readouterr().out
+
+
 def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed_costs(monkeypatch, 0.5)
     file = tmp_path / "decode.yaml"
@@ -161,7 +188,7 @@ def test_a_confirmation_that_fails_leaves_the_choice(tmp_path: Path, monkeypatch
     numbers = json.loads(done.stdout)
     assert (numbers["rule"], numbers["confirm"]) == ("always", None)
     config = read_decode_file(tmp_path / "decode.yaml")
-    assert (config.rule, config.bonus) == ("always", "arbitrated")
+    assert (config.rule, config.bonus) == ("always", "target")
 
 
 def test_a_bonus_that_strict_has_not_is_the_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
