@@ -15,7 +15,7 @@ from cospec.cli.options import on_interrupt
 from cospec.cli.progress import progress
 from cospec.cli.stopping import StopSignals
 from cospec.cli.sweep_run import Chosen
-from cospec.cli.tune_candidates import Rows, candidates_of, drafter_warning, split, trial_warning
+from cospec.cli.tune_candidates import Rows, candidates_of, drafter_warning, split, trial_warning, worth_a_trial
 from cospec.cli.tune_options import TuneOptions
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class _Tuner:
         with on_interrupt(self._kept):
             gain = self._length()
             self._choose("strict" if gain > 1 else "target")
-            if self.options.budget is not None:
+            self.candidates = worth_a_trial(self.candidates, self.settings, self.warnings.say)
+            if self.candidates:
                 self.warnings.say(
                     f"what holds on {self.loaded.task.name} need not hold elsewhere: parameters do not transfer "
                     "between tasks"

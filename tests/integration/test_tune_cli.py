@@ -14,6 +14,7 @@ from cospec.cli.tune_report import _show_confirm
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
 from cospec.engine import packed
 from cospec.engine.record import Sampling
+from cospec.engine.rules import rule_named
 from cospec.evaluation.table import STARVED
 from cospec.evaluation.tune import rounds
 from cospec.evaluation.tune.rounds import RoundCosts
@@ -166,6 +167,29 @@ def test_a_loss_is_ruled_out_at_the_level_of_an_evaluation(
     # An interval by another method may say otherwise.
     _show_confirm({"num_problems": 12, "difference": 0.0, "ci95": (-0.2, 0.2), "margin": 0.3, "p_inferior": p})
     assert f"a loss of 30 points {verdict} (p 0.0" in capsys.readouterr().out
+
+
+def test_a_rule_that_decides_as_strict_does_at_this_k_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = [*with_scorer(tmp_path, monkeypatch, "pass"), "--json"]
+    done = run_here(*asked, "--rule", "cactus:delta=1 fly:window=3,theta=0.1 fly:window=2,theta=0.1")
+    assert done.exit_code == 0, done.output
+    assert "not tried: rule 'cactus:delta=1' decides exactly as strict" in done.stderr
+    assert "has a window of 3 behind it" in done.stderr
+    tried = [row["name"] for row in json.loads(done.stdout)["race"]["candidates"]]
+    assert tried == ["always", rule_named("fly:window=2,theta=0.1").spec]
+
+
+def test_without_a_rule_worth_trying_strict_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = [*TUNE, "--num", "8", "--probe", "4", "--num-draft-tokens", "2", "--budget", "50", "--rule", "cactus"]
+    done = run_here(*asked, "--out", tmp_path / "decode.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    assert "not tried: rule 'cactus" in done.stderr
+    assert (json.loads(done.stdout)["rule"], json.loads(done.stdout)["race"]) == ("strict", None)
+    assert read_decode_file(tmp_path / "decode.yaml").provenance["candidates"] == []
 
 
 def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
