@@ -135,9 +135,10 @@ class _Tuner:
         return float(self.numbers["gain"] * speed)
 
     def _kept(self) -> str:
+        out = self.options.out
         if "rule" not in self.numbers:
-            return "nothing yet"
-        where = f" in {self.options.out}" if self.options.out else ""
+            return "nothing yet" + (f"; {out} is an earlier run's" if out and out.exists() else "")
+        where = f" in {out}" if out else ""
         return f"the choice so far{where}: {self.numbers['rule']}, K = {self.numbers['num_draft_tokens']}"
 
     # --- K -----------------------------------------------------------------------------------------------------------

@@ -203,6 +203,21 @@ def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pyte
     assert (config.rule, config.num_draft_tokens, config.bonus) == ("strict", 3, None)
 
 
+def test_an_interrupt_before_k_is_known_says_that_the_file_is_an_earlier_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*given: Any, **settings: Any) -> RoundCosts:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rounds, "measure_rounds", stopped)
+    asked, file = with_scorer(tmp_path, monkeypatch, "pass"), tmp_path / "decode.yaml"
+    assert run_here(*asked).stderr.endswith("kept: nothing yet\n")
+    write_decode_file(file, DecodeConfig())
+    done = run_here(*asked)
+    assert done.exit_code == 130
+    assert f"kept: nothing yet; {file} is an earlier run's" in done.stderr
+
+
 def test_a_confirmation_that_fails_leaves_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed_costs(monkeypatch, 0.5)
     asked = with_scorer(tmp_path, monkeypatch, "assert num <= 32, 'broken'")
