@@ -47,7 +47,7 @@ def run_evaluation(options: EvalOptions) -> None:
         choices |= method_from_file(options.decode, choices)
     if options.oracle_branch and not any(choice.arbiter for choice in choices.values()):
         raise ValueError("--oracle-branch checks an arbiter's decisions, and there is none: add --arbiter DIR")
-    check_methods(options.decoding(), choices)
+    check_methods(options.decoding(), choices, from_file=options.decode is not None)
     spec = read_pair_spec(*options.models, draft_use=options.decoding().draft_use(choices.values()))
     check_passes(None, options.packed, spec)
     if earlier:

@@ -130,7 +130,7 @@ def _load(given: Mapping[str, Any], names: frozenset[str]) -> tuple[Pair, Engine
         _check_measurable(given["drafter"])
     options = loading.decode_options_of({**given, "cost_ratio": _ratio(cost_ratio)})
     choice = loading.choose_rule(given["rule"], given["arbiter"], given["threshold"])
-    check_methods(options, {choice.name: choice})
+    check_methods(options, {choice.name: choice}, from_file=decode is not None)
     models = [given[name] for name in ("pair", "draft", "target", "device", "dtype", "attn")]
     use = options.draft_use([choice])
     loading.check_passes(given["compile_mode"], given["packed"], loading.read_pair_spec(*models, draft_use=use))

@@ -52,8 +52,11 @@ def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> d
     return chosen
 
 
-def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> None:
-    """ValueError for options of drafting where no method drafts, and for methods that do not go with the options."""
+def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice], *, from_file: bool = False) -> None:
+    """ValueError for options of drafting where no method drafts, and for methods that do not go with the options.
+
+    A decode config has K (``from_file``) also where its choice is the target alone.
+    """
     from cospec.engine.rules import rule_named
 
     for choice in choices.values():
@@ -66,7 +69,7 @@ def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice]) -> 
     useless = {
         "--bonus": options.bonus is not None and all(map(or_, alone, own_bonus)),
         "--cost-ratio": options.cost_ratio is not None and all(alone),
-        "--num-draft-tokens": options.num_draft_tokens != 5 and all(alone),
+        "--num-draft-tokens": not from_file and options.num_draft_tokens != 5 and all(alone),
     }
     for option in [option for option, is_useless in useless.items() if is_useless]:
         raise ValueError(f"{option} is given, but nothing here drafts ({', '.join(choices)}): drop {option}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from cospec.cli.sweep_run import Chosen, choose
 from cospec.cli.tune_options import TuneOptions
 
 if TYPE_CHECKING:
+    from cospec.evaluation import EvalSettings, Method
     from cospec.prompt_rows import PromptRow
 
 #: Rules that depart from the target by a bounded amount, whatever the drafter is certain of.
@@ -64,6 +65,21 @@ def candidates_of(options: TuneOptions) -> dict[str, Chosen]:
     found = choose(Grid(methods=methods))
     if "strict" in found:
         raise ValueError("strict is what every candidate is compared with: leave it out of --rule")
+    return found
+
+
+def worth_a_trial(candidates: Sequence[Method], settings: EvalSettings, warn: Callable[[str], None]) -> list[Method]:
+    """Those that may decide otherwise than strict with these settings; what is left out is said."""
+    found = []
+    for method in candidates:
+        assert not isinstance(method.rule, str), method.name
+        longest = settings.num_draft_tokens + (method.bonus_in_use == "arbitrated")
+        same = method.rule.same_as_strict(settings.sampling, longest)
+        # A law of its own for the bonus token is not strict's.
+        if same is None or method.bonus_in_use == "rule":
+            found.append(method)
+        else:
+            warn(f"not tried: {same}")
     return found
 
 

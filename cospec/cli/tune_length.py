@@ -60,8 +60,8 @@ def choose_length(
     _warn_of_load(costs, warn)
     if best.gain <= 1:
         warn(
-            f"no K pays here: with the best, {best.num_draft_tokens}, strict is {best.gain:.2f} times as fast as the "
-            "target alone"
+            f"no K pays here for strict: with the best, {best.num_draft_tokens}, it is {best.gain:.2f} times as fast "
+            "as the target alone"
         )
     if len(lengths) > 1 and best.num_draft_tokens == lengths[-1]:
         warn(f"K = {lengths[-1]} is the largest that was offered: offer larger ones")

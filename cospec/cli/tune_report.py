@@ -15,7 +15,7 @@ _RACE_COLUMNS = (
     "candidate",
     "outcome",
     "problems",
-    "minus target, points\n[always valid 95 %]",
+    "minus strict, points\n[always valid 95 %]",
     "p: loses\nthe budget\nor more",
     "speed-up\nover strict\n[95 % CI]",
     "tokens\n/round",
@@ -36,7 +36,11 @@ def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
         _show_confirm(numbers["confirm"])
     texts, timed = numbers["num_texts"], numbers["num_texts"]["timing"]
     kept = f" in {options.out}" if options.out else ""
-    length = ", as nothing is faster" if numbers["rule"] == "target" else f", K = {numbers['num_draft_tokens']}"
+    length = (
+        ", as nothing is faster"
+        if numbers["rule"] == "target"
+        else f", K = {numbers['num_draft_tokens']}, {numbers['gain_of_choice']:.2f} times as fast as the target alone"
+    )
     rest = f"from {sum(texts.values()) - timed} texts and {timed} beginnings of texts for the clock"
     typer.echo(f"chosen{kept}: {numbers['rule']}{length}, {rest}")
 
@@ -87,9 +91,13 @@ def _show_race(race: Mapping[str, Any]) -> None:
 
 
 def _show_confirm(found: Mapping[str, Any]) -> None:
+    from cospec.evaluation.summary import NON_INFERIOR_LEVEL
+    from cospec.evaluation.table import p_value
+
     low, high = (100 * bound for bound in found["ci95"])
-    verdict = "is ruled out" if low > -100 * found["margin"] else "cannot be ruled out"
+    verdict = "is ruled out" if found["p_inferior"] < NON_INFERIOR_LEVEL else "cannot be ruled out"
     typer.echo(
         f"on {found['num_problems']} fresh problems: {100 * found['difference']:+.1f} points against the target "
-        f"[{low:+.1f}, {high:+.1f}]; a loss of {100 * found['margin']:g} points {verdict}"
+        f"[{low:+.1f}, {high:+.1f}]; a loss of {100 * found['margin']:g} points {verdict} "
+        f"(p {p_value(found['p_inferior'])}, level {NON_INFERIOR_LEVEL})"
     )

@@ -15,7 +15,7 @@ from cospec.cli.options import on_interrupt
 from cospec.cli.progress import progress
 from cospec.cli.stopping import StopSignals
 from cospec.cli.sweep_run import Chosen
-from cospec.cli.tune_candidates import Rows, candidates_of, drafter_warning, split, trial_warning
+from cospec.cli.tune_candidates import Rows, candidates_of, drafter_warning, split, trial_warning, worth_a_trial
 from cospec.cli.tune_options import TuneOptions
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cospec.evaluation import EvalSettings, Method
     from cospec.evaluation.tune.race import Candidate, RaceResult
     from cospec.pair import Pair
+
+#: What a decode config says of every candidate; of the chosen one it says all.
+_OF_EVERY_TRIAL = ("name", "outcome", "num_problems", "difference", "p_loses", "speedup")
 
 
 def run_tune(options: TuneOptions) -> None:
@@ -96,7 +99,8 @@ class _Tuner:
         with on_interrupt(self._kept):
             gain = self._length()
             self._choose("strict" if gain > 1 else "target")
-            if self.options.budget is not None:
+            self.candidates = worth_a_trial(self.candidates, self.settings, self.warnings.say)
+            if self.candidates:
                 self.warnings.say(
                     f"what holds on {self.loaded.task.name} need not hold elsewhere: parameters do not transfer "
                     "between tasks"
@@ -117,15 +121,24 @@ class _Tuner:
         """Make this the choice so far, ``rule`` being strict, target or a candidate's name."""
         from cospec.decode_file import write_decode_file
 
-        self.numbers |= {"rule": rule, "warnings": self.warnings.said}
+        self.numbers |= {"rule": rule, "warnings": self.warnings.said, "gain_of_choice": self._gain(rule)}
         if self.options.out is not None:
             with self.stop.held():
                 write_decode_file(self.options.out, self._config(rule))
 
+    def _gain(self, rule: str) -> float:
+        """How many times as fast as the target alone it is: its trial compares it with strict at the same K."""
+        if rule == "target":
+            return 1.0
+        tried = self.numbers["race"]["candidates"] if self.numbers["race"] else []
+        speed = next((entry["speedup"] for entry in tried if entry["name"] == rule), 1.0)
+        return float(self.numbers["gain"] * speed)
+
     def _kept(self) -> str:
+        out = self.options.out
         if "rule" not in self.numbers:
-            return "nothing yet"
-        where = f" in {self.options.out}" if self.options.out else ""
+            return "nothing yet" + (f"; {out} is an earlier run's" if out and out.exists() else "")
+        where = f" in {out}" if out else ""
         return f"the choice so far{where}: {self.numbers['rule']}, K = {self.numbers['num_draft_tokens']}"
 
     # --- K -----------------------------------------------------------------------------------------------------------
@@ -204,6 +217,7 @@ class _Tuner:
 
         assert self.options.budget is not None
         if chosen == "target":
+            self.warnings.say("--confirm was not run: the choice is the target itself, so there is nothing to compare")
             return None
         method = next((method for method in self.candidates if method.name == chosen), self.strict)
         task = dataclasses.replace(self.loaded.task, rows=tuple(self.rows.confirm))
@@ -227,8 +241,13 @@ class _Tuner:
         from cospec.decode_file import DecodeConfig
 
         if chosen == "target":
-            # It drafts nothing, so that what is said of drafting would be refused.
-            return DecodeConfig(rule="target", sampling=self.settings.sampling, provenance=self._provenance(chosen))
+            # It drafts nothing: K is for the methods that an evaluation compares it with.
+            return DecodeConfig(
+                rule="target",
+                num_draft_tokens=self.settings.num_draft_tokens,
+                sampling=self.settings.sampling,
+                provenance=self._provenance(chosen),
+            )
         choice = self.chosen[chosen].choice if chosen in self.chosen else None
         arbiter = choice.arbiter.resolve() if choice and choice.arbiter else None
         rule = pinned_rule(choice.name if choice else "strict")
@@ -252,6 +271,7 @@ class _Tuner:
 
         spec, task, numbers = self.pair.spec, self.loaded.described, self.numbers
         race = numbers["race"]
+        tried = race["candidates"] if race else []
         return {
             "cospec": __version__,
             **{role: model.path for role, model in spec.models.items()},
@@ -266,9 +286,12 @@ class _Tuner:
             "max_new_tokens": self.options.max_new_tokens,
             "best_num_draft_tokens": numbers["num_draft_tokens"],
             "gain_of_strict": round(numbers["gain"], 4),
+            "gain_of_choice": round(numbers["gain_of_choice"], 4),
             "budget_points": self.options.budget,
             "confidence": self.options.confidence if race else None,
-            "trial": next((entry for entry in race["candidates"] if entry["name"] == chosen), None) if race else None,
+            "trial": next((entry for entry in tried if entry["name"] == chosen), None),
+            # Those that were not chosen, too, or a choice of the target would say nothing of why.
+            "candidates": [{key: entry[key] for key in _OF_EVERY_TRIAL} for entry in tried],
             "confirm": numbers["confirm"],
             "warnings": list(numbers["warnings"]),
         }

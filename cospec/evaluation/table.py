@@ -186,7 +186,7 @@ def _modelled(timing: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"modelled speed-up {number(model['speedup'])} = length {number(model['length_factor'])} x rounds "
-        f"{number(model['round_factor'])} at c_rel {number(model['c_rel'], 3)}; by the clock "
+        f"{number(model['round_factor'])} at c_rel {number(model['c_rel'], 3)} in this run; by the clock "
         f"{number(timing['time_ratio'], interval=timing['time_ratio_ci95'])}"
     ]
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from model_dirs import assert_refused, run_here, write_arbiter, write_pair, write_rows
 
+from cospec.cli.tune_report import _show_confirm
 from cospec.decode_file import DecodeConfig, read_decode_file, write_decode_file
 from cospec.engine import packed
 from cospec.engine.record import Sampling
+from cospec.engine.rules import rule_named
 from cospec.evaluation.table import STARVED
 from cospec.evaluation.tune import rounds
 from cospec.evaluation.tune.rounds import RoundCosts
@@ -52,14 +54,15 @@ def test_tune_end_to_end(tmp_path: Path) -> None:
     assert any("do not transfer between tasks" in line for line in numbers["warnings"])
     config = read_decode_file(file)
     assert config.rule == numbers["rule"]
-    assert config.num_draft_tokens == numbers["num_draft_tokens"] or config.rule == "target"
+    assert config.num_draft_tokens == numbers["num_draft_tokens"]
     assert config.sampling == Sampling(0.6)
     assert config.provenance["task"] == "word_problems"
     assert config.provenance["budget_points"] == 25
     written = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "20", "--json", PROMPT)
     assert written.exit_code == 0, written.output
     assert "chosen for another pair" not in written.stderr
-    same = ["--rule", config.rule, "--num-draft-tokens", str(config.num_draft_tokens), "--temperature", "0.6"]
+    same = ["--rule", config.rule, "--temperature", "0.6"]
+    same += ["--num-draft-tokens", str(config.num_draft_tokens)] if config.rule != "target" else []
     spelt = run_here("generate", "--pair", "tiny", *same, "--max-new-tokens", "20", "--json", PROMPT)
     assert written.stdout == spelt.stdout
 
@@ -99,7 +102,8 @@ def with_scorer(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> lis
     rows = write_rows(folder / "rows.jsonl", [{"id": i, "prompt": PROMPT, "gold": "23"} for i in range(28)])
     asked: list[str | Path] = ["tune", "--pair", "tiny", "--prompts", rows, "--scorer", f"{folder.name}_scorer:score"]
     asked += ["--max-new-tokens", "16", "--batch-size", "16", "--probe", "4", "--num-draft-tokens", "3"]
-    return [*asked, "--budget", "60", "--rule", "always", "--bonus", "arbitrated", "--out", folder / "decode.yaml"]
+    # No draft step for the bonus: by the clock, one more may cost what `always` gains.
+    return [*asked, "--budget", "60", "--rule", "always", "--bonus", "target", "--out", folder / "decode.yaml"]
 
 
 def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
@@ -111,7 +115,8 @@ def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
     assert done.exit_code == 0, done.output
     assert "no K pays here" in done.stderr
     assert f"chosen in {file}: target, as nothing is faster" in done.stdout
-    assert read_decode_file(file).rule == "target"
+    config = read_decode_file(file)
+    assert (config.rule, config.num_draft_tokens) == ("target", 3)
     written = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "8", PROMPT)
     assert written.exit_code == 0, written.output
     asked = ["eval", "--pair", "tiny", "--task", "word_problems", "--num", "2", "--max-new-tokens", "8"]
@@ -128,6 +133,67 @@ def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
     assert numbers["race"]["candidates"][0]["outcome"] in ("slower", "kept")
 
 
+def test_the_file_of_the_target_alone_says_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 50.0)
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"), "--confirm", "4", "--json")
+    assert done.exit_code == 0, done.output
+    assert "--confirm was not run: the choice is the target itself" in done.stderr
+    found = read_decode_file(tmp_path / "decode.yaml").provenance
+    (told,), (tried,) = found["candidates"], json.loads(done.stdout)["race"]["candidates"]
+    assert told == {key: tried[key] for key in told}
+    assert {"name", "outcome", "num_problems", "difference", "speedup"} <= set(told)
+    assert (found["trial"], found["confirm"]) == (None, None)
+    assert any("--confirm was not run" in line for line in found["warnings"])
+
+
+def test_a_choice_that_pays_where_strict_does_not_says_by_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Strict writes 3.2 tokens a round here, always 4.
+    fixed_costs(monkeypatch, 3.4)
+    done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"))
+    assert done.exit_code == 0, done.output
+    assert "no K pays here for strict: with the best, 3, it is 0.94 times as fast" in done.stderr
+    found = read_decode_file(tmp_path / "decode.yaml").provenance
+    gain = found["gain_of_strict"] * found["trial"]["speedup"]
+    assert found["gain_of_choice"] == pytest.approx(gain, abs=1e-3)
+    assert f"always, K = 3, {found['gain_of_choice']:.2f} times as fast as the target alone" in done.stdout
+    assert found["gain_of_strict"] < 1 < found["gain_of_choice"]
+    assert "minus strict" in done.stdout
+
+
+@pytest.mark.parametrize(("p", "verdict"), [(0.024, "is ruled out"), (0.03, "cannot be ruled out")])
+def test_a_loss_is_ruled_out_at_the_level_of_an_evaluation(
+    p: float, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # An interval by another method may say otherwise.
+    _show_confirm({"num_problems": 12, "difference": 0.0, "ci95": (-0.2, 0.2), "margin": 0.3, "p_inferior": p})
+    assert f"a loss of 30 points {verdict} (p 0.0" in capsys.readouterr().out
+
+
+def test_a_rule_that_decides_as_strict_does_at_this_k_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = [*with_scorer(tmp_path, monkeypatch, "pass"), "--json"]
+    done = run_here(*asked, "--rule", "cactus:delta=1 fly:window=3,theta=0.1 fly:window=2,theta=0.1")
+    assert done.exit_code == 0, done.output
+    assert "not tried: rule 'cactus:delta=1' decides exactly as strict" in done.stderr
+    assert "has a window of 3 behind it" in done.stderr
+    tried = [row["name"] for row in json.loads(done.stdout)["race"]["candidates"]]
+    assert tried == ["always", rule_named("fly:window=2,theta=0.1").spec]
+
+
+def test_without_a_rule_worth_trying_strict_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_costs(monkeypatch, 0.5)
+    asked = [*TUNE, "--num", "8", "--probe", "4", "--num-draft-tokens", "2", "--budget", "50", "--rule", "cactus"]
+    done = run_here(*asked, "--out", tmp_path / "decode.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    assert "not tried: rule 'cactus" in done.stderr
+    assert (json.loads(done.stdout)["rule"], json.loads(done.stdout)["race"]) == ("strict", None)
+    assert read_decode_file(tmp_path / "decode.yaml").provenance["candidates"] == []
+
+
 def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed_costs(monkeypatch, 0.5)
     file = tmp_path / "decode.yaml"
@@ -139,6 +205,21 @@ def test_what_was_chosen_outlives_an_interrupt(tmp_path: Path, monkeypatch: pyte
     assert (config.rule, config.num_draft_tokens, config.bonus) == ("strict", 3, None)
 
 
+def test_an_interrupt_before_k_is_known_says_that_the_file_is_an_earlier_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*given: Any, **settings: Any) -> RoundCosts:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rounds, "measure_rounds", stopped)
+    asked, file = with_scorer(tmp_path, monkeypatch, "pass"), tmp_path / "decode.yaml"
+    assert run_here(*asked).stderr.endswith("kept: nothing yet\n")
+    write_decode_file(file, DecodeConfig())
+    done = run_here(*asked)
+    assert done.exit_code == 130
+    assert f"kept: nothing yet; {file} is an earlier run's" in done.stderr
+
+
 def test_a_confirmation_that_fails_leaves_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed_costs(monkeypatch, 0.5)
     asked = with_scorer(tmp_path, monkeypatch, "assert num <= 32, 'broken'")
@@ -148,7 +229,7 @@ def test_a_confirmation_that_fails_leaves_the_choice(tmp_path: Path, monkeypatch
     numbers = json.loads(done.stdout)
     assert (numbers["rule"], numbers["confirm"]) == ("always", None)
     config = read_decode_file(tmp_path / "decode.yaml")
-    assert (config.rule, config.bonus) == ("always", "arbitrated")
+    assert (config.rule, config.bonus) == ("always", "target")
 
 
 def test_a_bonus_that_strict_has_not_is_the_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from cospec.evaluation.plots import plot_summary
 from cospec.evaluation.sample import ends_in_loop, sample_from_json
 from cospec.evaluation.scoring import FailureLimit, TooManyFailures, rescored
 from cospec.evaluation.statistics import wilson
-from cospec.evaluation.table import lines, print_against, print_summary
+from cospec.evaluation.table import _modelled, lines, print_against, print_summary
 from cospec.jsonl import dumps
 from cospec.pair import Pair
 from cospec.prompt_rows import PromptRow
@@ -285,6 +285,10 @@ def test_table_and_plot_take_any_summary(tmp_path: Any, capsys: pytest.CaptureFi
     assert "strict: slower than the target alone (0.83 [0.83, 0.83]" in said
     assert "sft: slower" not in said
     assert "sft: 100.0% of the texts end in a loop" in said
+    # tune and sweep measure c_rel in bare passes.
+    model = {"speedup": 2.0, "length_factor": 1.0, "round_factor": 2.0, "c_rel": 0.25}
+    (line,) = _modelled({"model": model, "time_ratio": 1.5, "time_ratio_ci95": None})
+    assert "at c_rel 0.250 in this run; by the clock 1.50" in line
 
 
 def test_names_that_look_like_markup_or_formulas_are_printed_as_they_are(

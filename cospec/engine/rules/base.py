@@ -162,13 +162,20 @@ class Rule(ABC):
                 "drafter `model`, or another rule" + (" or bonus" if what else "")
             )
 
+    def same_as_strict(self, sampling: Sampling, num_positions: int) -> str | None:
+        """What makes it decide exactly as strict does in blocks of up to ``num_positions``; None if nothing does."""
+        if sampling.greedy and self.greedy == "strict":
+            return f"rule {self.spec!r} decides exactly as strict does at temperature 0, by its own formula"
+        return None
+
     def notes(self, sampling: Sampling, num_positions: int, *, one_hot: bool) -> Iterable[str]:
         """What a user should know of these settings and does not expect; the engine warns of it.
 
         ``num_positions`` is the most a block has, ``one_hot`` says that the drafter has no distribution.
         """
-        if sampling.greedy and self.greedy == "strict":
-            yield f"rule {self.spec!r} decides exactly as strict does at temperature 0, by its own formula"
+        same = self.same_as_strict(sampling, num_positions)
+        if same is not None:
+            yield same
         if one_hot and self.leans_on_draft:
             yield (
                 f"rule {self.spec!r} reads the drafter's confidence, and this drafter has no distribution: it looks "

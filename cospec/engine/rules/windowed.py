@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -65,13 +64,14 @@ class Fly(ParametricRule):
             return self.window
         return min(_WINDOW, num_positions - 1) if self.variant == "vllm" else _WINDOW
 
-    def notes(self, sampling: Sampling, num_positions: int, *, one_hot: bool) -> Iterable[str]:
+    def same_as_strict(self, sampling: Sampling, num_positions: int) -> str | None:
         window = self._window(num_positions)
-        if window >= num_positions:
-            yield (
-                f"rule {self.spec!r} decides exactly as strict does: no position of a block of {num_positions} has a "
-                f"window of {window} behind it; draft more tokens, or set a smaller window"
-            )
+        if window < num_positions:
+            return None
+        return (
+            f"rule {self.spec!r} decides exactly as strict does: no position of a block of {num_positions} has a "
+            f"window of {window} behind it; draft more tokens, or set a smaller window"
+        )
 
 
 INFOS = (
