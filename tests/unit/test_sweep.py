@@ -26,6 +26,7 @@ from cospec.evaluation.sweep.plots import plot_cells
 from cospec.evaluation.sweep.row import CellKey, adjusted, cell_row
 from cospec.evaluation.sweep.store import read_table, write_parquet, write_table
 from cospec.evaluation.sweep.table import front_of, print_cells
+from cospec.evaluation.table import shown_names
 
 ROOT = Path(__file__).parents[2]
 NUMBER = st.integers(-5, 5).map(float)
@@ -210,6 +211,27 @@ def test_the_table_reads_back_and_draws(tmp_path: Path, capsys: pytest.CaptureFi
     for speed in ("modelled_speedup", "clock_speedup"):
         plot_cells(rows, speed, tmp_path / f"{speed}.png")  # type: ignore[arg-type]
         assert (tmp_path / f"{speed}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_piped_table_cuts_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    judges = [f"judge:/{'long/' * 30}{name},threshold={value}" for name in "ab" for value in (0.5, 0.9)]
+    row = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
+    rows = [row | {"method": name, "num_draft_tokens": 1234567, "num_failed": 7654321} for name in judges]
+    print_cells(rows + [row | {"method": "m" * 200}])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines if "judge" in line and "Pareto" not in line] == [
+        [f"judge:{name},threshold={value}", "1234567"] for name in "ab" for value in (0.5, 0.9)
+    ]
+    shown = [line for line in lines if "Pareto" not in line]
+    assert sum("(7654321 failed)" in line for line in shown) == 4
+    assert sum(line.count("m" * 10) for line in shown) >= 15
+    assert not any("…" in line for line in shown)
+
+
+def test_judges_that_would_be_called_alike_keep_their_directories() -> None:
+    names = ["judge:runs/a/last,threshold=0.5", "judge:runs/b/last,threshold=0.5", "judge:runs/b/first", "strict"]
+    assert list(shown_names(names).values()) == [names[0], names[1], "judge:first", "strict"]
 
 
 def test_samplings_have_names() -> None:

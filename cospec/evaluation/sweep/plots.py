@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cospec.evaluation.plots import plain_texts, require_matplotlib
 from cospec.evaluation.sweep.table import Rows, front_of, panels_of
+from cospec.evaluation.table import shown_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,9 +68,10 @@ def _panel(axes: Axes, rows: Rows, speed: Speed, looks: Mapping[str, tuple[Any, 
     front = front_of(rows, speed)
     points = [(row["timing"][speed], 100 * row["accuracy"]) for row in front]
     axes.plot(*zip(*points, strict=True), color=_FRONT, linewidth=1, zorder=2) if points else None
+    short = shown_names(dict.fromkeys(row["method"] for row in front))
     names: dict[tuple[float, float], list[str]] = {}
     for row, point in zip(front, points, strict=True):
-        names.setdefault(point, []).append(row["method"])
+        names.setdefault(point, []).append(short[row["method"]])
     for point, methods in names.items():
         axes.annotate("\n".join(methods), point, (4, 5), textcoords="offset points", fontsize=6)
     target = next((row for row in rows if row["rule"] == "target" and row["accuracy"] is not None), None)
