@@ -80,7 +80,7 @@ def _have(directory: Path, seconds: list[float]) -> Counter[tuple[str, str]]:
 def report(rows: Sequence[Mapping[str, Any]], options: SweepOptions) -> None:
     """The table on stdout, as JSON where that is asked for; Parquet and pictures into the directory."""
     from cospec.evaluation.sweep.store import PARQUET, write_parquet
-    from cospec.evaluation.sweep.table import print_cells
+    from cospec.evaluation.sweep.table import print_cells, starved_note
 
     assert options.out is not None
     if options.parquet:
@@ -94,3 +94,5 @@ def report(rows: Sequence[Mapping[str, Any]], options: SweepOptions) -> None:
         typer.echo(dumps({"cells": list(rows)}))
     else:
         print_cells(rows)
+    if starved_note(rows):
+        typer.echo(f"cospec: warning: {starved_note(rows)}", err=True)

@@ -22,10 +22,10 @@ from cospec.engine.rules import RULES, rule_named
 from cospec.evaluation import MethodResult, SampleTiming
 from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid, groups_of, points_of, sampling_name
 from cospec.evaluation.sweep.pareto import pareto_front
-from cospec.evaluation.sweep.plots import plot_cells
+from cospec.evaluation.sweep.plots import _draw, plot_cells
 from cospec.evaluation.sweep.row import CellKey, adjusted, cell_row
 from cospec.evaluation.sweep.store import read_table, write_parquet, write_table
-from cospec.evaluation.sweep.table import front_of, print_cells
+from cospec.evaluation.sweep.table import front_of, print_cells, starved_note
 from cospec.evaluation.table import shown_names
 
 ROOT = Path(__file__).parents[2]
@@ -218,7 +218,7 @@ def test_a_piped_table_cuts_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     judges = [f"judge:/{'long/' * 30}{name},threshold={value}" for name in "ab" for value in (0.5, 0.9)]
     row = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
     rows = [row | {"method": name, "num_draft_tokens": 1234567, "num_failed": 7654321} for name in judges]
-    print_cells(rows + [row | {"method": "m" * 200}])
+    print_cells([*rows, row | {"method": "m" * 200}])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines if "judge" in line and "Pareto" not in line] == [
         [f"judge:{name},threshold={value}", "1234567"] for name in "ab" for value in (0.5, 0.9)
@@ -227,6 +227,22 @@ def test_a_piped_table_cuts_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert sum("(7654321 failed)" in line for line in shown) == 4
     assert sum(line.count("m" * 10) for line in shown) >= 15
     assert not any("…" in line for line in shown)
+
+
+def test_a_busy_machine_stands_beside_the_front_by_the_clock(capsys: pytest.CaptureFixture[str]) -> None:
+    row = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
+    rows = [{**row, "timing": row["timing"] | {"cpu_share": share}} for share in (None, 0.99, 0.39, 0.49)]
+    assert starved_note(rows[:2]) == ""
+    print_cells(rows[:2])
+    assert "busy" not in capsys.readouterr().out
+    print_cells(rows)
+    noted = [line for line in capsys.readouterr().out.splitlines() if "busy" in line]
+    assert len(noted) == 1
+    assert "speed-up by the clock (2 of 4 cells had 39% to 49% of a core" in noted[0]
+    assert [_draw(rows, speed).get_suptitle() for speed in ("modelled_speedup", "clock_speedup")] == [
+        "",
+        starved_note(rows),
+    ]
 
 
 def test_judges_that_would_be_called_alike_keep_their_directories() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cospec.evaluation.plots import plain_texts, require_matplotlib
-from cospec.evaluation.sweep.table import Rows, front_of, panels_of
+from cospec.evaluation.sweep.table import Rows, front_of, panels_of, starved_note
 from cospec.evaluation.table import shown_names
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def _draw(rows: Rows, speed: Speed) -> Figure:
             axes.set_title(f"{task}, {sampling}, K = {k}", fontsize=9)
             axes.set_xlabel(_AXIS[speed])
         axes_row[0].set_ylabel("accuracy, %")
+    if speed == "clock_speedup" and starved_note(rows):
+        figure.suptitle(starved_note(rows), fontsize=9, color="#b3261e")
     _legend(figure, looks)
     return figure
 

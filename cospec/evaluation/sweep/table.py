@@ -8,7 +8,7 @@ from typing import Any
 from cospec.engine.record import Sampling
 from cospec.evaluation.sweep.grid import sampling_name
 from cospec.evaluation.sweep.pareto import pareto_front
-from cospec.evaluation.table import number, p_value, percent, shown_names, table, wide_console
+from cospec.evaluation.table import STARVED, number, p_value, percent, shown_names, table, wide_console
 
 _COLUMNS = (
     "method",
@@ -55,7 +55,20 @@ def print_cells(rows: Rows) -> None:
         console.print(shown)
         for speed, name in (("modelled_speedup", "modelled speed-up"), ("clock_speedup", "speed-up by the clock")):
             front = ", ".join(label_of(row) for row in front_of(cells, speed))
-            console.print(f"Pareto front of accuracy and {name}: {front}", highlight=False, soft_wrap=True)
+            doubt = f" ({starved_note(cells)})" if speed == "clock_speedup" and starved_note(cells) else ""
+            console.print(f"Pareto front of accuracy and {name}{doubt}: {front}", highlight=False, soft_wrap=True)
+
+
+def starved_note(rows: Rows) -> str:
+    """Why the clock says little of cells that had no whole core while they decoded; empty if all had."""
+    shares = [row["timing"]["cpu_share"] for row in rows if row["timing"]["cpu_share"] is not None]
+    starved = [share for share in shares if share < STARVED]
+    if not starved:
+        return ""
+    return (
+        f"{len(starved)} of {len(rows)} cells had {min(starved):.0%} to {max(starved):.0%} of a core: the machine was "
+        "busy, and speeds by the clock say little"
+    )
 
 
 def label_of(row: Mapping[str, Any]) -> str:
