@@ -16,6 +16,7 @@ from cospec.cli.problem_options import DecodingOptions, check_margin
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
     from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid
+    from cospec.evaluation.sweep.plots import Speed
 
 GridOption = Annotated[
     Path | None, typer.Option("--grid", metavar="GRID.yaml", help="The grid as a file: docs/sweep.md has its keys.")
@@ -55,6 +56,8 @@ OutOption = Annotated[
     typer.Option("--out", metavar="RUN_DIR", help="Directory for table and samples; a stopped sweep goes on."),
 ]
 
+#: The speed-ups that `--plot` draws, a file each.
+SPEEDS: tuple[Speed, ...] = ("modelled_speedup", "clock_speedup")
 #: What a grid file may hold, and the options that say the same.
 _IN_FILE = {
     "methods": ("rule", "values", "arbiter"),
@@ -98,6 +101,18 @@ class SweepOptions(DecodingOptions):
         grid = load_config(Grid, self.grid, [])
         grid = replace(grid, **self._grid(() if self.grid is None else keys_of(self.grid)))
         return replace(self, task=grid.tasks or self.task, num=grid.num or self.num), grid
+
+    @property
+    def makes_parquet(self) -> bool:
+        """Whether the table is written as Parquet: it is asked for, or there from before."""
+        from cospec.evaluation.sweep.store import PARQUET
+
+        return self.parquet or (self.out is not None and (self.out / PARQUET).exists())
+
+    @property
+    def makes_plots(self) -> bool:
+        """Whether pictures are drawn: they are asked for, or there from before."""
+        return self.plot or (self.out is not None and any((self.out / f"{speed}.png").exists() for speed in SPEEDS))
 
     def check(self) -> None:
         """ValueError for options that contradict each other; loads nothing."""
