@@ -77,6 +77,17 @@ def test_a_process_prints_json_lines_in_the_files_order_and_nothing_else(files: 
     assert sum(line["num_mismatches"] for line in lines) > 0
 
 
+def test_a_warning_of_the_engine_is_one_line(files: Files) -> None:
+    options = ("w9 w10", "--rule", "cactus", "--max-new-tokens", "2")
+    result = run_process("generate", "--pair", files.pair, *options, cwd=files.rows.parent)
+    assert result.returncode == 0, result.stderr
+    warned = [line for line in result.stderr.splitlines() if "warning" in line.lower()]
+    assert len(warned) == 1, result.stderr
+    assert warned[0].startswith("cospec: warning: rule 'cactus")
+    assert "warnings.warn(" not in result.stderr
+    assert "engine(" not in result.stderr
+
+
 def lines_of(files: Files, *options: str) -> list[dict[str, Any]]:
     arguments = ("generate", "--pair", files.pair, "--prompts", files.rows, "--max-new-tokens", "12")
     result = run_here(*arguments, *options)
