@@ -72,6 +72,27 @@ def test_the_command_line_spells_the_same_grid() -> None:
     assert named["cactus:delta=0.1"].rule == "cactus"
 
 
+def test_values_are_for_the_method_that_cells_are_called_after() -> None:
+    values = ["mine:threshold=0.2", "b:threshold=0.3,0.4", "judge:threshold=0.5,0.9", "fly:theta=0.1"]
+    found = methods_of(["judge:runs/head fly:window=2"], values, ["mine=runs/a", "runs/b"])
+    assert [method.values for method in found] == [
+        {"threshold": ["0.5", "0.9"]},
+        {"theta": ["0.1"]},
+        {"threshold": ["0.2"]},
+        {"threshold": ["0.3", "0.4"]},
+    ]
+    assert [point.spec for point in points_of(found)][:2] == [
+        "judge:runs/head,threshold=0.5",
+        "judge:runs/head,threshold=0.9",
+    ]
+    both = methods_of([], ["arbiter:threshold=0.2"], ["mine=runs/a", "runs/b"])
+    assert [method.values for method in both] == [{"threshold": ["0.2"]}] * 2
+    with pytest.raises(ValueError, match="mine has values of threshold already"):
+        methods_of([], ["arbiter:threshold=0.2", "mine:threshold=0.3"], ["mine=runs/a"])
+    with pytest.raises(ValueError, match=r"no method is called 'judge'; there are judge:a, judge:b, c, arbiter"):
+        methods_of(["judge:a judge:b"], ["judge:threshold=0.2"], ["runs/c"])
+
+
 @pytest.mark.parametrize(
     ("rules", "values", "message"),
     [
