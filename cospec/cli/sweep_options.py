@@ -177,6 +177,9 @@ def methods_of(rules: Sequence[str], values: Sequence[str], arbiters: Sequence[s
     from cospec.evaluation.sweep.grid import MethodGrid
 
     specs = [spec for text in rules for spec in text.split()]
+    for head in (spec.partition(":")[0] for spec in specs):
+        if "," in head and "=" not in head:
+            raise ValueError(f'--rule has {head!r}: several rules stand with spaces between, as in "strict cactus"')
     if not specs and not arbiters:
         raise ValueError("no methods: name rules with --rule, arbiters with --arbiter, or a grid with --grid")
     named = [named_directory(text) for text in arbiters]

@@ -102,6 +102,7 @@ def test_values_are_for_the_method_that_cells_are_called_after() -> None:
         (["cactus"], ["cactus=1"], "write RULE:PARAM=V,V"),
         (["cactus"], ["cactus:delta=1,,2"], "write RULE:PARAM=V,V"),
         ([], [], "no methods"),
+        (["strict,cactus:delta=1"], [], "stand with spaces between"),
     ],
 )
 def test_what_the_command_line_refuses(rules: list[str], values: list[str], message: str) -> None:
