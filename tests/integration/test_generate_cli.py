@@ -281,7 +281,7 @@ def with_options(*options: str) -> Callable[[Path, Files], list[str]]:
         (with_options("--drafter", "ngrm"), ["did you mean 'ngram'"]),
         (with_options("--rule", "cactus:dleta=1"), ["no parameter 'dleta'", "did you mean 'delta'"]),
         (with_options("--rule", "lenience:alpha=1"), ["alpha=1 is out of range", "[0, 1)"]),
-        (with_options("--rule", "cascade_v3:rows=processed"), ["no sense at temperature 0", "rows=raw"]),
+        (with_options("--rule", "cascade_v3:alpha=1,rows=processed"), ["no sense at temperature 0", "rows=raw"]),
         (with_options("--rule", "cactus", "--bonus", "rule"), ["no law of its own"]),
         (with_options("--rule", "contrastive:alpha=0.1", "--drafter", "ngram"), ["needs the drafter's distribution"]),
         (with_options("--rule", "strict", "--arbiter", "x"), ["--rule strict", "contradict"]),
