@@ -97,7 +97,7 @@ def _label(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     for (x, y), names in merged.items():
         on_left = x > 0.6 * widest
         axes.annotate(
-            ", ".join(names),
+            "\n".join(names),
             (x, y),
             (-8 if on_left else 8, 0),
             textcoords="offset points",

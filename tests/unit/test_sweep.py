@@ -267,6 +267,25 @@ def test_a_busy_machine_stands_beside_the_front_by_the_clock(capsys: pytest.Capt
     ]
 
 
+def test_labels_stay_in_their_panels_and_titles_have_n() -> None:
+    cell = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
+    rows = [
+        cell | {"method": f"{'m' * 70}{x}{name}", "accuracy": y, "timing": cell["timing"] | {"clock_speedup": x}}
+        for x, y in ((1.0, 0.9), (1.4, 0.8), (1.6, 0.5), (2.0, 0.1))
+        for name in "abc"
+    ]
+    figure = _draw(rows, "clock_speedup")
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    assert axes.get_title().endswith("K = 5, n = 12")
+    assert len(axes.texts) == 4
+    panel = axes.get_window_extent()
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert panel.x0 <= box.x0 < box.x1 <= panel.x1
+        assert panel.y0 <= box.y0 < box.y1 <= panel.y1
+
+
 def test_judges_that_would_be_called_alike_keep_their_directories() -> None:
     names = ["judge:runs/a/last,threshold=0.5", "judge:runs/b/last,threshold=0.5", "judge:runs/b/first", "strict"]
     assert list(shown_names(names).values()) == [names[0], names[1], "judge:first", "strict"]
