@@ -99,6 +99,9 @@ def _label(axes: Axes, point: tuple[float, float], text: str) -> None:
         ha="right" if on_right else "left",
         va="top" if on_top else "bottom",
         fontsize=6,
+        # Over the front's line, under the marks.
+        zorder=2.5,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
     )
 
 
