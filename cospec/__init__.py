@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cospec.arbiter.adapter import arbiter_rule, load_arbiter
     from cospec.engine.decode import Engine
+    from cospec.engine.drafters import drafter_named
     from cospec.engine.record import Sampling
     from cospec.engine.request import Request
     from cospec.engine.rules import rule_named
@@ -23,6 +24,7 @@ __all__ = [
     "Sampling",
     "__version__",
     "arbiter_rule",
+    "drafter_named",
     "load_arbiter",
     "load_pair",
     "prompt_ids",
@@ -35,6 +37,7 @@ _HOMES = {
     "Request": "cospec.engine.request",
     "Sampling": "cospec.engine.record",
     "arbiter_rule": "cospec.arbiter.adapter",
+    "drafter_named": "cospec.engine.drafters",
     "load_arbiter": "cospec.arbiter.adapter",
     "load_pair": "cospec.pair",
     "prompt_ids": "cospec.prompts",

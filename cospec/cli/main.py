@@ -9,8 +9,10 @@ Exit codes: 0 done, 1 a negative answer (such as `cospec doctor`), 2 wrong use o
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +38,7 @@ VERBS = (
     "datastore",
 )
 
+_FORMAT = warnings.formatwarning
 # What the system refuses (a full disk, a missing file) is for the user to mend.
 _USER_ERRORS = (ValueError, OSError)
 
@@ -111,8 +114,18 @@ def _say(message: str) -> None:
     print(f"cospec: {message}", file=sys.stderr)
 
 
+def _warning_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of this package as a line for users; those of libraries keep the place they come from."""
+    if issubclass(category, UserWarning) and Path(filename).is_relative_to(Path(__file__).parents[1]):
+        return f"cospec: warning: {message}\n"
+    return _FORMAT(message, category, filename, lineno, line)
+
+
 def run() -> None:
     """Entry point of `cospec` and `python -m cospec`."""
+    warnings.formatwarning = _warning_line
     try:
         build_app()(prog_name="cospec")
     except KeyboardInterrupt as stop:

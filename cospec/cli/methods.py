@@ -34,7 +34,7 @@ def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> d
             raise ValueError(f"--methods {methods!r} has an empty name: write names with commas, such as draft,strict")
         if base == "arbiter":
             raise ValueError("method 'arbiter' needs a directory: use --arbiter DIR instead")
-        if name != "draft" and base not in RULES:
+        if name != "draft" and base.partition(",")[0] not in RULES:
             known = ", ".join(["draft", *(rule for rule, info in RULES.items() if info.make or info.open)])
             raise ValueError(f"there is no method {name!r}: choose from {known}, or add --arbiter DIR")
         specs.append(name if name == "draft" else rule_named(name).spec)

@@ -19,7 +19,12 @@ DraftOption = Annotated[
     str | None, typer.Option("--draft", metavar="MODEL", help="Draft: directory or Hub id (with --target).")
 ]
 TargetOption = Annotated[
-    str | None, typer.Option("--target", metavar="MODEL", help="Target: directory or Hub id (with --draft).")
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="MODEL",
+        help="Target: directory or Hub id (with --draft, or alone where no draft model runs).",
+    ),
 ]
 DeviceOption = Annotated[
     str | None,
@@ -200,7 +205,8 @@ def require_pair_choice(
         return
     if pair is None and (draft is None or target is None):
         given, missing = ("--draft", "--target") if target is None else ("--target", "--draft")
-        raise ValueError(f"{given} is given without {missing}: a pair needs both")
+        alone = "; --target alone will do where no draft model runs: the target as only method, or --drafter ngram"
+        raise ValueError(f"{given} is given without {missing}: a pair needs both{alone if draft is None else ''}")
 
 
 @contextmanager

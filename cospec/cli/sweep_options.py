@@ -16,6 +16,7 @@ from cospec.cli.problem_options import DecodingOptions, check_margin
 if TYPE_CHECKING:
     from cospec.cli.loading import DecodeOptions
     from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid
+    from cospec.evaluation.sweep.plots import Speed
 
 GridOption = Annotated[
     Path | None, typer.Option("--grid", metavar="GRID.yaml", help="The grid as a file: docs/sweep.md has its keys.")
@@ -34,7 +35,7 @@ ValuesOption = Annotated[
     typer.Option(
         "--values",
         metavar="RULE:PARAM=V,V,...",
-        help="Values of a parameter of a rule that --rule names, or of `arbiter:threshold`; repeatable.",
+        help="Values of a parameter of a rule of --rule, of an arbiter by name, or of all: `arbiter:threshold`.",
     ),
 ]
 LengthsOption = Annotated[
@@ -55,6 +56,8 @@ OutOption = Annotated[
     typer.Option("--out", metavar="RUN_DIR", help="Directory for table and samples; a stopped sweep goes on."),
 ]
 
+#: The speed-ups that `--plot` draws, a file each.
+SPEEDS: tuple[Speed, ...] = ("modelled_speedup", "clock_speedup")
 #: What a grid file may hold, and the options that say the same.
 _IN_FILE = {
     "methods": ("rule", "values", "arbiter"),
@@ -98,6 +101,18 @@ class SweepOptions(DecodingOptions):
         grid = load_config(Grid, self.grid, [])
         grid = replace(grid, **self._grid(() if self.grid is None else keys_of(self.grid)))
         return replace(self, task=grid.tasks or self.task, num=grid.num or self.num), grid
+
+    @property
+    def makes_parquet(self) -> bool:
+        """Whether the table is written as Parquet: it is asked for, or there from before."""
+        from cospec.evaluation.sweep.store import PARQUET
+
+        return self.parquet or (self.out is not None and (self.out / PARQUET).exists())
+
+    @property
+    def makes_plots(self) -> bool:
+        """Whether pictures are drawn: they are asked for, or there from before."""
+        return self.plot or (self.out is not None and any((self.out / f"{speed}.png").exists() for speed in SPEEDS))
 
     def check(self) -> None:
         """ValueError for options that contradict each other; loads nothing."""
@@ -162,24 +177,40 @@ def methods_of(rules: Sequence[str], values: Sequence[str], arbiters: Sequence[s
     from cospec.evaluation.sweep.grid import MethodGrid
 
     specs = [spec for text in rules for spec in text.split()]
+    for head in (spec.partition(":")[0] for spec in specs):
+        if "," in head and "=" not in head:
+            raise ValueError(f'--rule has {head!r}: several rules stand with spaces between, as in "strict cactus"')
     if not specs and not arbiters:
         raise ValueError("no methods: name rules with --rule, arbiters with --arbiter, or a grid with --grid")
-    found = {spec: dict[str, list[Any]]() for spec in (*specs, *(["arbiter"] if arbiters else []))}
+    named = [named_directory(text) for text in arbiters]
+    names = [name or directory.resolve().name for name, directory in named]
+    found = {spec: dict[str, list[Any]]() for spec in (*specs, *names)}
     for text in values:
         spec, parameter, given = _split_values(text)
-        if spec not in found:
-            raise ValueError(f"--values {text}: no method is called {spec!r}; there are {', '.join(found)}")
-        if parameter in found[spec]:
-            raise ValueError(f"--values {text}: {spec} has values of {parameter} already: drop one of the two")
-        found[spec][parameter] = given
+        for method in _meant(text, spec, specs, names):
+            if parameter in found[method]:
+                raise ValueError(f"--values {text}: {method} has values of {parameter} already: drop one of the two")
+            found[method][parameter] = given
     grids = [MethodGrid(rule=spec, values=found[spec]) for spec in dict.fromkeys(specs)]
     if len(grids) < len(specs):
         twice = next(spec for spec in specs if specs.count(spec) > 1)
         raise ValueError(f"--rule names {twice} twice: drop one")
-    for text in arbiters:
-        name, directory = named_directory(text)
-        grids.append(MethodGrid(arbiter=str(directory), name=name, values=found["arbiter"]))
+    for method, (name, directory) in zip(names, named, strict=True):
+        grids.append(MethodGrid(arbiter=str(directory), name=name, values=found[method]))
     return grids
+
+
+def _meant(text: str, spec: str, specs: Sequence[str], arbiters: Sequence[str]) -> list[str]:
+    """The methods that `--values` of ``spec`` are for: one by its spec, name or rule alone, or all arbiters."""
+    if spec in (*specs, *arbiters):
+        return [spec]
+    if spec == "arbiter" and arbiters:
+        return list(dict.fromkeys(arbiters))
+    of_rule = [one for one in specs if one.partition(":")[0] == spec]
+    if len(of_rule) == 1:
+        return of_rule
+    known = ", ".join([*specs, *arbiters, *(["arbiter (all of them)"] if arbiters else [])])
+    raise ValueError(f"--values {text}: no method is called {spec!r}; there are {known}")
 
 
 def _split_values(text: str) -> tuple[str, str, list[Any]]:

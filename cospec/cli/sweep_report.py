@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cospec.cli.eval_tasks import LoadedTask
-from cospec.cli.sweep_options import SweepOptions
+from cospec.cli.sweep_options import SPEEDS, SweepOptions
 from cospec.jsonl import dumps
 
 if TYPE_CHECKING:
@@ -78,19 +78,28 @@ def _have(directory: Path, seconds: list[float]) -> Counter[tuple[str, str]]:
 
 
 def report(rows: Sequence[Mapping[str, Any]], options: SweepOptions) -> None:
-    """The table on stdout, as JSON where that is asked for; Parquet and pictures into the directory."""
-    from cospec.evaluation.sweep.store import PARQUET, write_parquet
-    from cospec.evaluation.sweep.table import print_cells
+    """The table on stdout, as JSON where that is asked for; Parquet and pictures into the directory.
+
+    Those of an earlier command are made anew, as they would lack the cells of this one.
+    """
+    from cospec.evaluation.sweep.store import PARQUET, TABLE, write_parquet
+    from cospec.evaluation.sweep.table import print_cells, starved_note
 
     assert options.out is not None
-    if options.parquet:
+    written = [TABLE]
+    if options.makes_parquet:
         write_parquet(options.out / PARQUET, rows)
-    if options.plot:
+        written.append(PARQUET)
+    if options.makes_plots:
         from cospec.evaluation.sweep.plots import plot_cells
 
-        for speed in ("modelled_speedup", "clock_speedup"):
+        for speed in SPEEDS:
             plot_cells(rows, speed, options.out / f"{speed}.png")
+            written.append(f"{speed}.png")
     if options.json:
         typer.echo(dumps({"cells": list(rows)}))
     else:
         print_cells(rows)
+    if starved_note(rows):
+        typer.echo(f"cospec: warning: {starved_note(rows)}", err=True)
+    typer.echo(f"sweep: done, {len(rows)} cells in {options.out}: {', '.join(written)}", err=True)

@@ -53,9 +53,9 @@ def run_sweep(options: SweepOptions) -> None:
 
     options, grid = options.resolved()
     options.check()
-    if options.plot:
+    if options.makes_plots:
         require_matplotlib()
-    if options.parquet:
+    if options.makes_parquet:
         require_pyarrow()
     loaded = load_eval_tasks(options)
     chosen = choose(grid)

@@ -48,7 +48,7 @@ def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
 def _show_lengths(numbers: Mapping[str, Any]) -> None:
     from cospec.evaluation.table import number, table, wide_console
 
-    found, console = numbers["lengths"], wide_console(100)
+    found, console = numbers["lengths"], wide_console()
     shown = table(f"strict on {numbers['task']}: c_rel {number(found['c_rel'], 3)}", _LENGTH_COLUMNS)
     for row in found["lengths"]:
         shown.add_row(
@@ -87,7 +87,7 @@ def _show_race(race: Mapping[str, Any]) -> None:
             percent(row["acceptance_rate"], None),
             percent(row["repetitive"], None),
         )
-    wide_console(132).print(shown)
+    wide_console().print(shown)
 
 
 def _show_confirm(found: Mapping[str, Any]) -> None:

@@ -63,10 +63,7 @@ class Engine:
         compile_mode: CompileMode | None = None,
         draws: Draws | None = None,
     ) -> None:
-        if isinstance(rule, str):
-            raise ValueError(f"rule is {rule!r}: give `rule_named({rule!r})`, or `arbiter_rule` for an arbiter")
-        if isinstance(cost_ratio, str):
-            raise ValueError(f"cost_ratio is {cost_ratio!r}: give a number, such as `measure_cost_ratio` finds")
+        _refuse_names(rule, drafter, cost_ratio)
         _require_positive(num_draft_tokens=num_draft_tokens, max_new_tokens=max_new_tokens)
         _require_positive(batch_size=batch_size, prefill_chunk=prefill_chunk)
         if cost_ratio is not None and not 0.0 < cost_ratio < float("inf"):
@@ -169,6 +166,16 @@ def _check_compiled(what: str, layers: Sequence[int], compile_mode: CompileMode 
         raise ValueError(
             f"{what} reads the target's hidden states, which compiled passes do not give: use no compile mode"
         )
+
+
+def _refuse_names(rule: object, drafter: object, cost_ratio: object) -> None:
+    """ValueError for the name of a thing in its place."""
+    if isinstance(rule, str):
+        raise ValueError(f"rule is {rule!r}: give `rule_named({rule!r})`, or `arbiter_rule` for an arbiter")
+    if isinstance(drafter, str):
+        raise ValueError(f"drafter is {drafter!r}: give `drafter_named({drafter!r})`")
+    if isinstance(cost_ratio, str):
+        raise ValueError(f"cost_ratio is {cost_ratio!r}: give a number, such as `measure_cost_ratio` finds")
 
 
 def _require_positive(**numbers: int) -> None:

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from cospec.evaluation.table import shown_names
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -35,7 +37,8 @@ def _draw(summary: Mapping[str, Any]) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    methods = {name: method for name, method in summary["methods"].items() if method["accuracy"] is not None}
+    names = shown_names(summary["methods"])
+    methods = {names[name]: method for name, method in summary["methods"].items() if method["accuracy"] is not None}
     figure = Figure(figsize=(11, 1.8 + 0.42 * max(5, len(methods))), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
@@ -94,7 +97,7 @@ def _label(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     for (x, y), names in merged.items():
         on_left = x > 0.6 * widest
         axes.annotate(
-            ", ".join(names),
+            "\n".join(names),
             (x, y),
             (-8 if on_left else 8, 0),
             textcoords="offset points",

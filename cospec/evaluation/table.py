@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -39,15 +41,17 @@ _AGAINST_COLUMNS = (
     "tokens/s ratio\n[95 % CI]",
     "length ratio\n[95 % CI]",
 )
-#: What the table needs: on a narrower terminal, or in a pipe, folded lines are easier to read than cut numbers.
-_WIDTH = 132
+#: Names longer than this are folded; nothing else is, and nothing is cut.
+_NAME_WIDTH = 56
+#: The directories above the one that a spec names: `judge:/runs/a/judge,threshold=0.5`.
+_ABOVE = re.compile(r"(?<=:)[^,]*/(?=[^,/])")
 #: Processor time over wall time, below which other processes must have had the core.
 STARVED = 0.93
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Print the methods of every task side by side with what must be known beside them, and the means over tasks."""
-    console = wide_console(_WIDTH)
+    console = wide_console()
     tasks = summary["tasks"]
     for name, task in tasks.items():
         _print_task(name, task, len(tasks), console)
@@ -55,18 +59,27 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         _print_macro(summary["macro"], console)
 
 
-def wide_console(width: int) -> Console:
-    """A console at least so wide that prints names as they are: they are the user's, and may look like markup."""
-    console = Console(markup=False, emoji=False)
-    console.width = max(console.width, width)
-    return console
+def wide_console() -> Console:
+    """A console as wide as any table that prints names as they are: they are the user's, and may look like markup.
+
+    On a narrower terminal, or in a pipe, lines that the terminal folds are easier to read than cut numbers.
+    """
+    return Console(markup=False, emoji=False, width=1000)
+
+
+def shown_names(names: Iterable[str]) -> dict[str, str]:
+    """What tables and plots call methods: a directory in a spec by its last part, where that names one method."""
+    short = {name: _ABOVE.sub("", name) for name in names}
+    counts = Counter(short.values())
+    return {name: shown if counts[shown] == 1 else name for name, shown in short.items()}
 
 
 def _print_task(name: str, task: Mapping[str, Any], num_tasks: int, console: Console) -> None:
     title = f"{name}: {task['n']} problems, {task['k']} draft tokens a round"
     shown = table(title, [column for column in _COLUMNS if num_tasks > 1 or column != "p adj."])
+    names = shown_names(task["methods"])
     for method_name, method in task["methods"].items():
-        cells = _row(method_name, method)
+        cells = _row(names[method_name], method)
         shown.add_row(
             *(cell for column, cell in zip(_COLUMNS, cells, strict=True) if num_tasks > 1 or column != "p adj.")
         )
@@ -77,9 +90,10 @@ def _print_task(name: str, task: Mapping[str, Any], num_tasks: int, console: Con
 
 def _print_macro(macro: Mapping[str, Any], console: Console) -> None:
     shown = table(f"mean of {macro['num_tasks']} tasks (ratios: geometric mean)", _MACRO_COLUMNS)
+    names = shown_names(macro["methods"])
     for name, method in macro["methods"].items():
         shown.add_row(
-            name,
+            names[name],
             percent(method["accuracy"], method["ci95"]),
             percent(method["difference"], method["difference_ci95"], signed=True),
             p_value(method["p"]),
@@ -91,13 +105,14 @@ def _print_macro(macro: Mapping[str, Any], console: Console) -> None:
 
 def print_against(compared: Mapping[str, Any]) -> None:
     """Print two runs side by side: what the new one gains or loses, by task and method."""
-    console = wide_console(_WIDTH)
+    console = wide_console()
     for task, methods in compared["tasks"].items():
         shown = table(f"{task}: {compared['new']} against {compared['old']}", _AGAINST_COLUMNS)
+        names = shown_names(methods)
         for name, method in methods.items():
             timing = method["timing"] or {"speed_ratio": None, "speed_ratio_ci95": None}
             shown.add_row(
-                name,
+                names[name],
                 f"+{method['gained']} -{method['lost']} of {method['num_problems']}",
                 percent(method["difference"], method["ci95"], signed=True),
                 p_value(method["p"]),
@@ -113,8 +128,9 @@ def print_against(compared: Mapping[str, Any]) -> None:
 def table(title: str, columns: Sequence[str]) -> Table:
     """An empty table; the first column is of names."""
     empty = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for index, column in enumerate(columns):
-        empty.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    empty.add_column(columns[0], overflow="fold", max_width=_NAME_WIDTH)
+    for column in columns[1:]:
+        empty.add_column(column, justify="right", no_wrap=True)
     return empty
 
 

@@ -92,7 +92,7 @@ def test_eval_reports_a_drafters_acceptance(files: Files, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--target", "TARGET"], "--target is given without --draft: a pair needs both"),
+        (["--target", "TARGET"], "a pair needs both; --target alone will do where no draft model runs: the target as"),
         (
             ["--draft", "DRAFT", "--target", "TARGET", "--drafter", "ngram"],
             "nothing here drafts with one: drop --draft",

@@ -225,6 +225,7 @@ def test_the_bundled_problems_come_from_the_seed(files: Files, tmp_path: Path) -
     ("options", "parts"),
     [
         (["--scorer", "exact", "--methods", "target,lenient"], ["no method 'lenient'"]),
+        (["--scorer", "exact", "--methods", "strict,cactus,delta=0.25"], ["write cactus:delta=0.25"]),
         (["--scorer", "exact", "--methods", ""], ["--methods ''", "empty name"]),
         (["--scorer", "exact", "--methods", "strict,,draft"], ["empty name"]),
         (["--scorer", "exact", "--methods", "strict, strict"], ["names strict twice"]),

@@ -77,6 +77,17 @@ def test_a_process_prints_json_lines_in_the_files_order_and_nothing_else(files: 
     assert sum(line["num_mismatches"] for line in lines) > 0
 
 
+def test_a_warning_of_the_engine_is_one_line(files: Files) -> None:
+    options = ("w9 w10", "--rule", "cactus", "--max-new-tokens", "2")
+    result = run_process("generate", "--pair", files.pair, *options, cwd=files.rows.parent)
+    assert result.returncode == 0, result.stderr
+    warned = [line for line in result.stderr.splitlines() if "warning" in line.lower()]
+    assert len(warned) == 1, result.stderr
+    assert warned[0].startswith("cospec: warning: rule 'cactus")
+    assert "warnings.warn(" not in result.stderr
+    assert "engine(" not in result.stderr
+
+
 def lines_of(files: Files, *options: str) -> list[dict[str, Any]]:
     arguments = ("generate", "--pair", files.pair, "--prompts", files.rows, "--max-new-tokens", "12")
     result = run_here(*arguments, *options)
@@ -265,9 +276,12 @@ def with_options(*options: str) -> Callable[[Path, Files], list[str]]:
         (with_options("--temperature", "-1"), ["temperature is -1"]),
         (with_options("--rule", "lenient"), ["no rule 'lenient'", "strict", "target", "arbiter"]),
         (with_options("--rule", "arbiter"), ["--arbiter DIR"]),
+        (with_options("--rule", "arbiter:runs/a"), ["--arbiter DIR"]),
+        (with_options("--rule", "cactus,delta=0.25"), ["a comma before its parameters", "write cactus:delta=0.25"]),
+        (with_options("--drafter", "ngrm"), ["did you mean 'ngram'"]),
         (with_options("--rule", "cactus:dleta=1"), ["no parameter 'dleta'", "did you mean 'delta'"]),
         (with_options("--rule", "lenience:alpha=1"), ["alpha=1 is out of range", "[0, 1)"]),
-        (with_options("--rule", "cascade_v3:rows=processed"), ["no sense at temperature 0", "rows=raw"]),
+        (with_options("--rule", "cascade_v3:alpha=1,rows=processed"), ["no sense at temperature 0", "rows=raw"]),
         (with_options("--rule", "cactus", "--bonus", "rule"), ["no law of its own"]),
         (with_options("--rule", "contrastive:alpha=0.1", "--drafter", "ngram"), ["needs the drafter's distribution"]),
         (with_options("--rule", "strict", "--arbiter", "x"), ["--rule strict", "contradict"]),

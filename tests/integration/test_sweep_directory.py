@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 from model_dirs import assert_refused, read_rows, run_here, write_pair, write_rows
@@ -138,6 +139,20 @@ def test_texts_are_judged_again_by_a_mended_scorer(sweep: Sweep) -> None:
     sweep.scorer("return True")
     assert_refused(sweep.run(rules="strict"), "add --rescore")
     assert [row["right"] for row in sweep.done("--rescore", rules="strict")] == [3, 3, 3]
+
+
+def test_parquet_and_pictures_follow_a_table_that_grows(sweep: Sweep) -> None:
+    first = sweep.run("--parquet", "--plot", rules="strict")
+    names = "cells.jsonl, cells.parquet, modelled_speedup.png, clock_speedup.png"
+    assert first.stderr.splitlines()[-1] == f"sweep: done, 2 cells in out: {names}"
+    pictures = [sweep.out / f"{speed}.png" for speed in ("modelled_speedup", "clock_speedup")]
+    before = [picture.read_bytes() for picture in pictures]
+    more = sweep.run(lengths="3")
+    assert more.stderr.splitlines()[-1] == f"sweep: done, 4 cells in out: {names}"
+    assert pq.read_table(sweep.out / "cells.parquet").num_rows == len(sweep.table()) == 4
+    assert all(picture.read_bytes() != old for picture, old in zip(pictures, before, strict=True))
+    plain = sweep.run("--parquet", "--out", "other", rules="strict")
+    assert plain.stderr.splitlines()[-1] == "sweep: done, 2 cells in other: cells.jsonl, cells.parquet"
 
 
 def test_a_parquet_file_without_pyarrow_is_refused_first(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:

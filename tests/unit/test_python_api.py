@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cospec
-from cospec import Engine, Request, Sampling, rule_named
+from cospec import Engine, Request, Sampling, drafter_named, rule_named
 from cospec.pair import Pair
 
 README = Path(__file__).parents[2] / "README.md"
@@ -46,6 +46,12 @@ def test_requests_of_other_types_are_refused(llama: Pair, request_: Request, rea
 def test_names_in_place_of_what_they_name_are_refused(llama: Pair) -> None:
     with pytest.raises(ValueError, match=r"give `rule_named\('strict'\)`"):
         Engine(llama, "strict")
+    with pytest.raises(ValueError, match=r"give `drafter_named\('ngram'\)`"):
+        Engine(llama, rule_named("strict"), drafter="ngram")
+    assert (
+        Engine(llama, rule_named("strict"), drafter=drafter_named("ngram")).settings.drafter
+        == drafter_named("ngram").spec
+    )
     with pytest.raises(ValueError, match="cost_ratio is 'auto': give a number"):
         Engine(llama, rule_named("strict"), cost_ratio="auto")
 

@@ -234,6 +234,11 @@ def test_the_rules_own_bonus_takes_one_more_draft_pass_a_round() -> None:
         assert 3 * plain_rounds - 2 <= plain - 1 <= 3 * plain_rounds
         assert 4 * rounds - 3 <= num - 1 <= 4 * rounds
         assert seconds > 0
+    # Lossless rules have the target's law, with the same token and passes: comparable with rules' own bonuses.
+    assert draft_passes("strict", "rule")[:2] == draft_passes("strict", "target")[:2]
+    assert draft_passes("never", "rule")[:2] == draft_passes("strict", "target")[:2]
+    texts = [outputs(engine_of("strict", bonus=bonus).rollouts(requests_for("strict"))) for bonus in ("rule", "target")]
+    assert texts[0] == texts[1]
     # A gate's own bonus is the target's likeliest token: nothing more is drafted.
     assert draft_passes("top_k", "rule")[0] <= 3 * draft_passes("top_k", "rule")[1] + 1
 
@@ -463,7 +468,7 @@ def test_a_divergence_that_cut_rows_make_infinite_is_said() -> None:
 
 
 def test_a_bonus_that_a_rule_does_not_have_is_refused() -> None:
-    for spec in ("strict", "cactus", "lenience", "fly"):
+    for spec in ("always", "cactus", "lenience", "fly"):
         with pytest.raises(ValueError, match="has no law of its own for a bonus token"):
             Engine(pair(), rule_named(spec), bonus="rule")
     assert Engine(pair(), rule_named("contrastive"), sampling=SAMPLED).settings.bonus == "rule"

@@ -24,10 +24,11 @@ from cospec.evaluation import MethodResult, SampleTiming
 from cospec.evaluation.sweep.directory import read_rows
 from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid, groups_of, points_of, sampling_name
 from cospec.evaluation.sweep.pareto import pareto_front
-from cospec.evaluation.sweep.plots import plot_cells
+from cospec.evaluation.sweep.plots import _draw, plot_cells
 from cospec.evaluation.sweep.row import CellKey, adjusted, cell_row
 from cospec.evaluation.sweep.store import read_table, write_parquet, write_table
-from cospec.evaluation.sweep.table import front_of, print_cells
+from cospec.evaluation.sweep.table import front_of, print_cells, starved_note
+from cospec.evaluation.table import shown_names
 
 ROOT = Path(__file__).parents[2]
 NUMBER = st.integers(-5, 5).map(float)
@@ -73,6 +74,27 @@ def test_the_command_line_spells_the_same_grid() -> None:
     assert named["cactus:delta=0.1"].rule == "cactus"
 
 
+def test_values_are_for_the_method_that_cells_are_called_after() -> None:
+    values = ["mine:threshold=0.2", "b:threshold=0.3,0.4", "judge:threshold=0.5,0.9", "fly:theta=0.1"]
+    found = methods_of(["judge:runs/head fly:window=2"], values, ["mine=runs/a", "runs/b"])
+    assert [method.values for method in found] == [
+        {"threshold": ["0.5", "0.9"]},
+        {"theta": ["0.1"]},
+        {"threshold": ["0.2"]},
+        {"threshold": ["0.3", "0.4"]},
+    ]
+    assert [point.spec for point in points_of(found)][:2] == [
+        "judge:runs/head,threshold=0.5",
+        "judge:runs/head,threshold=0.9",
+    ]
+    both = methods_of([], ["arbiter:threshold=0.2"], ["mine=runs/a", "runs/b"])
+    assert [method.values for method in both] == [{"threshold": ["0.2"]}] * 2
+    with pytest.raises(ValueError, match="mine has values of threshold already"):
+        methods_of([], ["arbiter:threshold=0.2", "mine:threshold=0.3"], ["mine=runs/a"])
+    with pytest.raises(ValueError, match=r"no method is called 'judge'; there are judge:a, judge:b, c, arbiter"):
+        methods_of(["judge:a judge:b"], ["judge:threshold=0.2"], ["runs/c"])
+
+
 @pytest.mark.parametrize(
     ("rules", "values", "message"),
     [
@@ -82,6 +104,7 @@ def test_the_command_line_spells_the_same_grid() -> None:
         (["cactus"], ["cactus=1"], "write RULE:PARAM=V,V"),
         (["cactus"], ["cactus:delta=1,,2"], "write RULE:PARAM=V,V"),
         ([], [], "no methods"),
+        (["strict,cactus:delta=1"], [], "stand with spaces between"),
     ],
 )
 def test_what_the_command_line_refuses(rules: list[str], values: list[str], message: str) -> None:
@@ -229,6 +252,62 @@ def test_the_table_reads_back_and_draws(tmp_path: Path, capsys: pytest.CaptureFi
     for speed in ("modelled_speedup", "clock_speedup"):
         plot_cells(rows, speed, tmp_path / f"{speed}.png")  # type: ignore[arg-type]
         assert (tmp_path / f"{speed}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_piped_table_cuts_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    judges = [f"judge:/{'long/' * 30}{name},threshold={value}" for name in "ab" for value in (0.5, 0.9)]
+    row = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
+    rows = [row | {"method": name, "num_draft_tokens": 1234567, "num_failed": 7654321} for name in judges]
+    print_cells([*rows, row | {"method": "m" * 200}])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines if "judge" in line and "Pareto" not in line] == [
+        [f"judge:{name},threshold={value}", "1234567"] for name in "ab" for value in (0.5, 0.9)
+    ]
+    shown = [line for line in lines if "Pareto" not in line]
+    assert sum("(7654321 failed)" in line for line in shown) == 4
+    assert sum(line.count("m" * 10) for line in shown) >= 15
+    assert not any("…" in line for line in shown)
+
+
+def test_a_busy_machine_stands_beside_the_front_by_the_clock(capsys: pytest.CaptureFixture[str]) -> None:
+    row = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
+    rows = [{**row, "timing": row["timing"] | {"cpu_share": share}} for share in (None, 0.99, 0.39, 0.49)]
+    assert starved_note(rows[:2]) == ""
+    print_cells(rows[:2])
+    assert "busy" not in capsys.readouterr().out
+    print_cells(rows)
+    noted = [line for line in capsys.readouterr().out.splitlines() if "busy" in line]
+    assert len(noted) == 1
+    assert "speed-up by the clock (2 of 4 cells had 39% to 49% of a core" in noted[0]
+    assert [_draw(rows, speed).get_suptitle() for speed in ("modelled_speedup", "clock_speedup")] == [
+        "",
+        starved_note(rows),
+    ]
+
+
+def test_labels_stay_in_their_panels_and_titles_have_n() -> None:
+    cell = cell_row(KEY, CELL, TARGET, 0.2, 0.02)
+    rows = [
+        cell | {"method": f"{'m' * 70}{x}{name}", "accuracy": y, "timing": cell["timing"] | {"clock_speedup": x}}
+        for x, y in ((1.0, 0.9), (1.4, 0.8), (1.6, 0.5), (2.0, 0.1))
+        for name in "abc"
+    ]
+    figure = _draw(rows, "clock_speedup")
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    assert axes.get_title().endswith("K = 5, n = 12")
+    assert len(axes.texts) == 4
+    panel = axes.get_window_extent()
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert panel.x0 <= box.x0 < box.x1 <= panel.x1
+        assert panel.y0 <= box.y0 < box.y1 <= panel.y1
+
+
+def test_judges_that_would_be_called_alike_keep_their_directories() -> None:
+    names = ["judge:runs/a/last,threshold=0.5", "judge:runs/b/last,threshold=0.5", "judge:runs/b/first", "strict"]
+    assert list(shown_names(names).values()) == [names[0], names[1], "judge:first", "strict"]
 
 
 def test_samplings_have_names() -> None:

@@ -11,6 +11,7 @@ from cospec.engine.drafters.ngram import NgramDrafter
 from cospec.engine.drafters.none import NoDrafter
 from cospec.engine.drafters.retrieval import RetrievalDrafter
 from cospec.engine.drafters.spec import DrafterInfo
+from cospec.engine.parameters import offer
 
 __all__ = [
     "DRAFTERS",
@@ -78,7 +79,7 @@ def drafter_named(spec: str) -> Drafter:
     """
     name, colon, text = spec.strip().partition(":")
     if name not in DRAFTERS:
-        raise ValueError(f"there is no drafter {name!r}: choose one of {', '.join(DRAFTERS)}")
+        raise ValueError(f"there is no drafter {name!r}: {offer(name, DRAFTERS, 'choose one of')}")
     if colon and not text.strip():
         raise ValueError(f"drafter {spec!r} ends in a colon: write {name}:param=value, or {name} alone")
     return DRAFTERS[name].read(text)

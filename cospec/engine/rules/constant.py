@@ -27,14 +27,21 @@ class ConstantRule(Rule):
         return Verdict(accept=view.match | keep, keep_probs=keep.float())
 
 
+class LosslessRule(ConstantRule):
+    """Keeps no mismatch: its own law of a bonus is the target's, so that `bonus: rule` writes the target's token."""
+
+    has_own_bonus = True
+    own_bonus_reads_draft = False
+
+
 def strict() -> ConstantRule:
     """Lossless speculative sampling (Leviathan et al. 2023, Chen et al. 2023)."""
-    return ConstantRule("strict", "target", keep=False)
+    return LosslessRule("strict", "target", keep=False)
 
 
 def never() -> ConstantRule:
     """The arbiter that never keeps: target decoding, token for token."""
-    return ConstantRule("never", "arbitrated", keep=False)
+    return LosslessRule("never", "arbitrated", keep=False)
 
 
 def always() -> ConstantRule:

@@ -101,11 +101,16 @@ def check_bonus(bonus: Bonus | None, rule: Rule) -> None:
 def rule_of(rules: Mapping[str, RuleInfo], spec: str) -> Rule:
     """The rule of ``rules`` that ``spec`` names; ValueError says what is wrong with it and what there is."""
     name, colon, text = spec.strip().partition(":")
+    first, comma, rest = name.partition(",")
+    if comma and first in rules and "=" in rest:
+        raise ValueError(f"rule {spec!r} has a comma before its parameters: write {first}:{rest.strip()}")
     if name not in rules:
         raise ValueError(f"there is no rule {name!r}: {offer(name, rules, 'choose one of')}")
     info = rules[name]
     if colon and not text.strip() and info.open is None:
         raise ValueError(f"rule {spec!r} ends in a colon: write {name}:param=value, or {name} alone")
+    if info.make is None and info.open is None:
+        return info.rule({})
     path, given = info.taken_apart(text)
     return info.rule(info.read(given) if given.strip() else {}, path)
 

@@ -38,13 +38,11 @@ _SWEEP = (
     "tokens\n/round",
     "peak\nMB",
 )
-#: What the tables need: folded lines are harder to read than long ones.
-_WIDTH = 190
 
 
 def print_results(found: Mapping[str, Any]) -> None:
     """Print a bench: the cells with the limit, or the sweeps."""
-    console = wide_console(_WIDTH)
+    console = wide_console()
     if found["cells"]:
         console.print(_cells(found))
     for sweep in found["sweeps"]:

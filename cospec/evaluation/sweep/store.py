@@ -27,7 +27,10 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 def require_pyarrow() -> None:
     """ValueError where it is not installed; ask before long work that ends in a Parquet file."""
     if find_spec("pyarrow") is None:
-        raise ValueError("--parquet needs pyarrow, which is not installed: pip install pyarrow, or drop --parquet")
+        raise ValueError(
+            "--parquet needs pyarrow, which is not installed: pip install pyarrow, or drop --parquet and remove a "
+            f"{PARQUET} of before"
+        )
 
 
 def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from cospec.engine.record import Sampling
 from cospec.evaluation.sweep.grid import sampling_name
 from cospec.evaluation.sweep.pareto import pareto_front
-from cospec.evaluation.table import number, p_value, percent, table, wide_console
+from cospec.evaluation.table import STARVED, number, p_value, percent, shown_names, table, wide_console
 
 _COLUMNS = (
     "method",
@@ -25,7 +25,6 @@ _COLUMNS = (
     "rambles,\n%",
     "cut,\n%",
 )
-_WIDTH = 180
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -47,15 +46,29 @@ def front_of(rows: Rows, speed: str) -> list[Mapping[str, Any]]:
 
 def print_cells(rows: Rows) -> None:
     """One table per task and sampling, and who is on its fronts."""
-    console = wide_console(_WIDTH)
+    console = wide_console()
     for (task, sampling), cells in panels_of(rows).items():
         shown = table(f"{task}, {sampling}: c_rel {number(cells[0]['timing']['c_rel'], 3)}", _COLUMNS)
+        names = shown_names(dict.fromkeys(row["method"] for row in cells))
         for row in cells:
-            shown.add_row(*_cells(row))
+            shown.add_row(names[row["method"]], *_cells(row))
         console.print(shown)
         for speed, name in (("modelled_speedup", "modelled speed-up"), ("clock_speedup", "speed-up by the clock")):
             front = ", ".join(label_of(row) for row in front_of(cells, speed))
-            console.print(f"Pareto front of accuracy and {name}: {front}", highlight=False, soft_wrap=True)
+            doubt = f" ({starved_note(cells)})" if speed == "clock_speedup" and starved_note(cells) else ""
+            console.print(f"Pareto front of accuracy and {name}{doubt}: {front}", highlight=False, soft_wrap=True)
+
+
+def starved_note(rows: Rows) -> str:
+    """Why the clock says little of cells that had no whole core while they decoded; empty if all had."""
+    shares = [row["timing"]["cpu_share"] for row in rows if row["timing"]["cpu_share"] is not None]
+    starved = [share for share in shares if share < STARVED]
+    if not starved:
+        return ""
+    return (
+        f"{len(starved)} of {len(rows)} cells had {min(starved):.0%} to {max(starved):.0%} of a core: the machine was "
+        "busy, and speeds by the clock say little"
+    )
 
 
 def label_of(row: Mapping[str, Any]) -> str:
@@ -68,7 +81,6 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     factors = f" = {number(timing['length_factor'])} x {number(timing['round_factor'])}"
     model = number(timing["modelled_speedup"]) + (factors if timing["modelled_speedup"] is not None else "")
     return [
-        row["method"],
         "-" if row["num_draft_tokens"] is None else str(row["num_draft_tokens"]),
         f"{row['right']}/{row['num']}" + (f" ({row['num_failed']} failed)" if row["num_failed"] else ""),
         percent(row["accuracy"], row["ci95"]),
