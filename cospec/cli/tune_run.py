@@ -284,6 +284,8 @@ class _Tuner:
             "batch_size": self.options.batch_size,
             "packed": self.options.packed,
             "max_new_tokens": self.options.max_new_tokens,
+            "stop": list(self.options.stop or ()),
+            "eos_token_ids": self.options.eos_token_id,
             "best_num_draft_tokens": numbers["num_draft_tokens"],
             "gain_of_strict": round(numbers["gain"], 4),
             "gain_of_choice": round(numbers["gain_of_choice"], 4),
