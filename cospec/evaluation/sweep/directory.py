@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +124,11 @@ class CellRows:
         """Add what is finished in a directory and not here; ``tasks`` say in which order problems come."""
         places = {(task.name, row.id): place for task in tasks for place, row in enumerate(task.rows)}
         for group in stored_groups(directory):
-            for cell, samples in group.samples().items():
+            cells = {
+                (group.folder, *cell) for cell in itertools.product(group.settings["methods"], group.settings["tasks"])
+            }
+            # The texts of a group are many: read only where a row may be missing.
+            for cell, samples in group.samples().items() if cells - self.rows.keys() else ():
                 _, method, task = cell
                 result = None if cell in self.rows else group.result(method, task, samples, places)
                 if result is not None and (group.is_target or (group.path.parent, task) in self._targets):
