@@ -83,7 +83,6 @@ class EvalOptions(DecodingOptions):
     num_draft_tokens: int
     cost_ratio: float | None
     temperature: float
-    packed: bool
 
     def check(self) -> None:
         """ValueError for options that contradict each other; loads nothing."""

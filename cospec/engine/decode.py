@@ -229,7 +229,7 @@ class _Batch:
             eos_ids=eos_ids,
             run=engine._pass,
             keeps_logits=engine.rule.needs_draft_logits,
-            row_behind=engine.settings.bonus == "rule" and engine.rule.own_bonus_reads_draft,
+            row_behind=engine.rule.bonus_reads_row(engine.settings.bonus),
         )
 
     def _settings(self, request: Request) -> Settings:

@@ -121,6 +121,10 @@ class Rule(ABC):
                 f"rule {self.spec!r} has no law of its own for a bonus token: choose 'target' or 'arbitrated'"
             )
 
+    def bonus_reads_row(self, bonus: Bonus) -> bool:
+        """Whether a bonus of this form is drawn from the drafter's row behind the block, one more draft step."""
+        return bonus == "rule" and self.own_bonus_reads_draft
+
     @property
     def greedy(self) -> Greedy:
         return "own"
@@ -154,8 +158,7 @@ class Rule(ABC):
 
     def check_drafter(self, bonus: Bonus, *, one_hot: bool) -> None:
         """ValueError for a drafter without a distribution (``one_hot``) where the rule or its bonus needs one."""
-        reads_row = bonus == "rule" and self.own_bonus_reads_draft
-        if one_hot and (self.needs_distribution or reads_row):
+        if one_hot and (self.needs_distribution or self.bonus_reads_row(bonus)):
             what = "" if self.needs_distribution else " with bonus 'rule'"
             raise ValueError(
                 f"rule {self.spec!r}{what} needs the drafter's distribution, and this drafter has none: choose the "
