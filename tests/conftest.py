@@ -67,6 +67,8 @@ def tiny_model(config: PretrainedConfig, seed: int, attn: str = "sdpa") -> nn.Mo
     """A random model that does not touch the global generator's state."""
     kind = Qwen3ForCausalLM if isinstance(config, Qwen3Config) else LlamaForCausalLM
     config._attn_implementation = attn
+    # Saving writes these two into the config, and models are shared: they are there from the start.
+    config.architectures, config.dtype = [kind.__name__], torch.float32
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return kind(config).float().eval().requires_grad_(False)
