@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cospec.cli.progress import progress
+
 if TYPE_CHECKING:
     from cospec.engine.record import Rollout
     from cospec.engine.request import Request
@@ -47,13 +49,14 @@ def choose_length(
     from cospec.engine.cost import measure_passes
     from cospec.evaluation.method import requests_of
     from cospec.evaluation.tune.lengths import as_json, best_gain, length_gains, near_best
-    from cospec.evaluation.tune.rounds import measure_rounds
+    from cospec.evaluation.tune.rounds import NUM_TURNS, measure_rounds
 
     batch, drafter = settings.batch_size, settings.drafter
     timed = requests_of(pair, [*probe, *others][:batch], raw=settings.raw)
     full = [timed[place % len(timed)] for place in range(batch)]
     passes = measure_passes(pair, batch, [1, *(k + 1 for k in lengths)])
-    costs = measure_rounds(pair, full, lengths, settings.sampling, batch_size=batch, drafter=drafter)
+    with progress("tune: what rounds cost", NUM_TURNS, "turns") as step:
+        costs = measure_rounds(pair, full, lengths, settings.sampling, batch_size=batch, drafter=drafter, on_turn=step)
     probes = _probes(pair, strict, settings, lengths, requests_of(pair, probe, raw=settings.raw))
     gains = length_gains(probes, passes, costs)
     best = best_gain(gains)
@@ -74,9 +77,16 @@ def _probes(
     pair: Pair, strict: Method, settings: EvalSettings, lengths: Sequence[int], requests: Sequence[Request]
 ) -> dict[int, list[Rollout]]:
     """Strict's texts by K: those of the draft model at the largest tell of all others."""
-    found = {}
-    for k in lengths[-1:] if _is_model(settings) else lengths:
-        found[k] = strict.engine(pair, dataclasses.replace(settings, num_draft_tokens=k)).rollouts(requests)
+    offered = lengths[-1:] if _is_model(settings) else lengths
+    found: dict[int, list[Rollout]] = {}
+    with progress("tune: strict's texts", len(offered) * len(requests), "texts") as step:
+        for k in offered:
+            done: dict[int, Rollout] = {}
+            engine = strict.engine(pair, dataclasses.replace(settings, num_draft_tokens=k))
+            for place, rollout in engine.run(requests):
+                done[place] = rollout
+                step()
+            found[k] = [done[place] for place in range(len(requests))]
     return found
 
 

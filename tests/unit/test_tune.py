@@ -35,7 +35,7 @@ from cospec.evaluation.tune.lengths import (
     share_accepted,
 )
 from cospec.evaluation.tune.race import Candidate, judge, race
-from cospec.evaluation.tune.rounds import RoundCosts, measure_rounds
+from cospec.evaluation.tune.rounds import NUM_TURNS, RoundCosts, measure_rounds
 from cospec.evaluation.tune.sequential import Bets, LossTest, least_problems, mean_bounds
 from cospec.prompt_rows import PromptRow
 from cospec.scoring import Verdict
@@ -284,6 +284,20 @@ def test_rounds_of_the_engine_are_timed_at_every_k() -> None:
     # A drafter that copies takes next to no time.
     copied = measure_rounds(pair, requests, [3], Sampling(0.8), batch_size=2, drafter=drafter_named("ngram"))
     assert 0 < copied.c_rel < found.c_rel
+
+
+def test_long_runs_take_fewer_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = family_pair("llama", "sdpa")
+    requests = [Request(i, prompt) for i, prompt in enumerate(random_prompts(5, 9, 2))]
+    turns: list[int] = []
+    for enough, expected in ((3600.0, NUM_TURNS), (0.0, 3)):
+        monkeypatch.setattr("cospec.evaluation.tune.rounds._ENOUGH_S", enough)
+        turns.clear()
+        found = measure_rounds(
+            pair, requests, [1, 3], Sampling(), batch_size=2, on_turn=lambda: turns.append(len(turns))
+        )
+        # Runs of the target alone and at two K, of two texts each.
+        assert (len(turns), found.num_texts) == (expected, expected * 3 * 2)
 
 
 def test_default_candidates_exist_and_do_something() -> None:
