@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 
 import psutil
@@ -25,6 +24,7 @@ from cospec.engine.cached_model import CachedModel
 from cospec.engine.decode import Engine, _Batch
 from cospec.engine.request import Request
 from cospec.engine.rules import ArbiterRule, rule_named
+from cospec.evaluation.bench.memory import peak_mb, reset_peak
 
 NUM_NEW = 24
 SHAPE = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32}
@@ -46,6 +46,8 @@ def main(rule_name: str, num_tokens: int) -> None:
     engine = Engine(pair, rule, num_draft_tokens=4, max_new_tokens=NUM_NEW, prefill_chunk=256)
     # Libraries set themselves up at the first passes.
     engine.rollouts([Request(0, prompt) for prompt in random_prompts(300)])
+    # The peak that getrusage tells of a program begins with that of the process that started it.
+    assert reset_peak(torch.device("cpu")), "the kernel's high-water mark cannot be set back here"
     before = psutil.Process().memory_info().rss
     (prompt,) = random_prompts(num_tokens - NUM_NEW)
     with torch.no_grad():
@@ -57,7 +59,7 @@ def main(rule_name: str, num_tokens: int) -> None:
         while batch.rows:
             found += [rollout for _, rollout in batch.advance()]
     sizes = {"before": before, "caches": caches, "arbiter": arbiter}
-    sizes["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    sizes["peak"] = round((peak_mb(torch.device("cpu")) or 0.0) * 1e6)
     counts = {"num_new": len(found[0].output_ids), "num_decisions": len(found[0].decisions)}
     print(json.dumps(sizes | counts))
 
