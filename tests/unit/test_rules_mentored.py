@@ -10,7 +10,7 @@ from rule_views import divergence, one_step, pairs, variation
 from torch import Tensor
 
 from cospec.engine.record import Sampling
-from cospec.engine.rules.mentored import mentored_rows
+from cospec.engine.rules.mentored import _solve, mentored_rows
 
 SIZES = (2, 3, 5, 9)
 
@@ -144,3 +144,19 @@ def test_rows_of_a_real_vocabularys_size_are_solved_in_float32() -> None:
     torch.testing.assert_close(
         divergence(p.double(), law.double()), torch.full((2, 3), 0.1).double(), atol=1e-5, rtol=0
     )
+
+
+@pytest.mark.parametrize("optimal", [False, True])
+@pytest.mark.parametrize("budget", [0.02, 0.3, 50.0])
+def test_tokens_that_sampling_cuts_off_change_nothing(budget: float, *, optimal: bool) -> None:
+    # Rows of few tokens, some of one model alone, spread over many places that neither has.
+    p, q = pairs(4, zeros=True)
+    generator = torch.Generator().manual_seed(1)
+    places = torch.rand(len(p), 40, generator=generator).argsort(-1)[:, :4]
+    wide_p, wide_q = (row.new_zeros(len(row), 40).scatter_(-1, places, row) for row in (p, q))
+    few = mentored_rows(p, q, budget, optimal=optimal)
+    wide = mentored_rows(wide_p, wide_q, budget, optimal=optimal)
+    assert torch.equal(wide.gather(-1, places), few)
+    assert torch.equal(wide.count_nonzero(-1), few.count_nonzero(-1))
+    # As on a device where all tokens are sorted.
+    torch.testing.assert_close(_solve(wide_p, wide_q, budget, optimal=optimal), wide, atol=1e-12, rtol=0)
