@@ -43,12 +43,13 @@ class CounterDraws:
     """Counter-based draws: a hash of the key, the stream and the position gives the uniform number."""
 
     def categorical(self, probs: Tensor, keys: Tensor, stream: Stream, position: int | Tensor) -> Tensor:
-        cumulative = probs.double().cumsum(-1)
-        points = uniform(keys, stream, position)[:, None] * cumulative[:, -1:]
+        cumulative = probs.cumsum(-1, dtype=torch.float64)
+        total = cumulative[:, -1:]
+        # Below the whole mass, which rounding might reach.
+        points = torch.minimum(uniform(keys, stream, position)[:, None] * total, total.nextafter(total.new_zeros(())))
         # right=True skips ids of probability 0, also at a draw of exactly 0.
         ids = torch.searchsorted(cumulative, points, right=True).squeeze(-1)
-        last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(-1)
-        return torch.minimum(ids, last)
+        return ids.clamp_max(probs.shape[-1] - 1)
 
     def bernoulli(self, probs: Tensor, keys: Tensor, stream: Stream, position: int) -> Tensor:
         return uniform(keys, stream, position) < probs.double()
@@ -104,16 +105,58 @@ def processed_rows(logits: Tensor, sampling: Sampling) -> Tensor:
     if 0 < sampling.top_k < logits.shape[-1]:
         kth = logits.topk(sampling.top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < kth, float("-inf"))
+    if sampling.top_p < 1.0 and logits.device.type == "cpu" and logits.shape[-1] > _WIDE:
+        rows = logits.reshape(-1, logits.shape[-1])
+        return _rows_of_heads(rows, sampling).reshape(logits.shape)
+    return _cut_rows(logits, sampling)
+
+
+#: From so many tokens on a CPU looks at the likeliest `_HEAD` first, and sorts all only where these are not enough.
+_WIDE, _HEAD = 4096, 256
+
+
+def _cut_rows(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Probabilities of logits (..., V) behind top-p and min-p."""
     if sampling.top_p < 1.0:
         ordered, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
-        # A token goes when those before it already hold top_p of the mass; the first one always stays, also where
-        # float32 knows top_p as 0.
-        behind = ordered.cumsum(-1) - ordered >= sampling.top_p
-        behind[..., 0] = False
-        logits = logits.masked_fill(torch.zeros_like(behind).scatter(-1, order, behind), float("-inf"))
-    if sampling.min_p > 0.0:
+        cut = torch.zeros_like(order, dtype=torch.bool).scatter(-1, order, _behind(ordered, sampling.top_p))
+        logits = logits.masked_fill(cut, float("-inf"))
+    return _cut_unlikely(logits, sampling.min_p)
+
+
+def _rows_of_heads(logits: Tensor, sampling: Sampling) -> Tensor:
+    """`_cut_rows` of (R, V), for most rows by the likeliest tokens alone; the route of a row depends on it alone."""
+    probs = logits.softmax(-1)
+    # By ascending id, so that a stable sort puts equal tokens in the order that one of all tokens does.
+    ids = probs.topk(_HEAD, dim=-1).indices.sort(-1).values
+    ordered, order = probs.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+    ids = ids.gather(-1, order)
+    behind = _behind(ordered, sampling.top_p)
+    head = logits.gather(-1, ids).masked_fill(behind, float("-inf"))
+    rows = torch.zeros_like(logits).scatter_(-1, ids, _cut_unlikely(head, sampling.min_p))
+    least = ordered.masked_fill(behind, torch.inf).amin(-1)
+    # Tokens as likely as the last that stays may be outside the head, with smaller ids.
+    open_ended = (ordered[:, -1] >= least).nonzero().squeeze(-1)
+    if len(open_ended):
+        rows[open_ended] = _cut_rows(logits[open_ended], sampling)
+    return rows
+
+
+def _behind(ordered: Tensor, top_p: float) -> Tensor:
+    """Which tokens of descending probabilities (..., V) go: those in front of which there is top_p of the mass already.
+
+    The first one always stays, also where float32 knows top_p as 0.
+    """
+    behind = ordered.cumsum(-1) - ordered >= top_p
+    behind[..., 0] = False
+    return behind
+
+
+def _cut_unlikely(logits: Tensor, min_p: float) -> Tensor:
+    """Probabilities of logits (..., V) without those below ``min_p`` of the likeliest."""
+    if min_p > 0.0:
         probs = logits.softmax(-1)
-        logits = logits.masked_fill(probs < sampling.min_p * probs.amax(-1, keepdim=True), float("-inf"))
+        logits = logits.masked_fill(probs < min_p * probs.amax(-1, keepdim=True), float("-inf"))
     return logits.softmax(-1)
 
 

@@ -22,6 +22,7 @@ from cospec.engine.rules import rule_named
 from cospec.engine.sampling import (
     CounterDraws,
     Stream,
+    _cut_rows,
     processed_rows,
     request_key,
     residual_rows,
@@ -61,6 +62,11 @@ def simple_row(logits: Sequence[float], sampling: Sampling, held: Collection[int
     kept = [i for i in kept if weights[i] >= sampling.min_p * weights[order[0]]]
     mass = sum(weights[i] for i in kept)
     return [weights[i] / mass if i in kept else 0.0 for i in range(len(weights))]
+
+
+def _top_k(logits: Tensor, sampling: Sampling) -> Tensor:
+    logits = logits / sampling.temperature
+    return TopKLogitsWarper(sampling.top_k)(None, logits) if sampling.top_k else logits
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -110,6 +116,43 @@ def test_rows_of_half_precision_are_computed_in_float32() -> None:
     rows = processed_rows(logits, Sampling(0.7, 0, 0.8))
     assert rows.dtype == torch.float32
     assert torch.equal(rows, processed_rows(logits.float(), Sampling(0.7, 0, 0.8)))
+
+
+WIDE = [
+    *(Sampling(0.6, 0, 0.95), Sampling(1.0, 0, 0.5), Sampling(3.0, 0, 0.9), Sampling(1.0, 40, 0.9)),
+    *(Sampling(1.0, 0, 0.9, 0.05), Sampling(1.0, 0, 1e-9)),
+]
+
+
+@pytest.mark.parametrize("sampling", WIDE, ids=str)
+def test_rows_of_many_tokens_are_those_that_a_sort_of_all_gives(sampling: Sampling) -> None:
+    # In bfloat16 many tokens are equally likely, so that the order of ids decides which of them stay.
+    logits = (4 * random_logits(12, 6000)).bfloat16().float()
+    logits[:6, ::700] += 14.0
+    logits[6] = 0.0
+    logits[7] = torch.linspace(3.0, 0.0, 6000).bfloat16().float()
+    rows, sorted_all = processed_rows(logits, sampling), _cut_rows(_top_k(logits, sampling), sampling)
+    assert torch.equal(rows > 0, sorted_all > 0)
+    torch.testing.assert_close(rows, sorted_all, atol=1e-7, rtol=1e-5)
+    for i, row in enumerate(logits):
+        assert torch.equal(processed_rows(row[None], sampling)[0], rows[i]), "a row depends on its neighbours"
+
+
+def test_only_rows_whose_likeliest_tokens_do_not_tell_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = random_logits(5, 6000)
+    # Of equal tokens those of the smallest ids stay, which the likeliest ones need not hold; so flat a row needs more.
+    logits[1], logits[3] = 0.0, 0.1 * logits[3]
+    logits[[0, 2, 4], 17] = 12.0
+    sorted_rows: list[int] = []
+
+    def noted(rows: Tensor, sampling: Sampling) -> Tensor:
+        sorted_rows.append(len(rows))
+        return _cut_rows(rows, sampling)
+
+    monkeypatch.setattr(library, "_cut_rows", noted)
+    rows = processed_rows(logits, Sampling(1.0, 0, 0.9))
+    assert sorted_rows == [2]
+    assert torch.equal(rows[1].nonzero().squeeze(1), torch.arange(5400))
 
 
 def test_residual_rows() -> None:
