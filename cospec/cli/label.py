@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cospec.cli.lock import sole_appender
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -85,20 +86,21 @@ def command(
     from cospec.labels.run import label_file
 
     recorded = read_rollouts(rollouts)
-    loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
-    claim(out, loaded, arbiter)
-    labeller = OutcomeLabeller(
-        loaded,
-        judge,
-        scorer_name=name,
-        continue_with=continue_with,
-        scope=label,
-        batch_size=batch_size,
-        arbiter=load_scorer(arbiter, loaded) if arbiter else None,
-    )
-    kept = on_interrupt(lambda: f"the labels made so far in {out}; the same command goes on")
-    with kept, progress("label", len(recorded), "rollouts") as step:
-        labels = label_file(labeller, recorded, rows, out, step)
+    with sole_appender(out):
+        loaded = load_pair_from_options(pair, draft, target, device, dtype, attn)
+        claim(out, loaded, arbiter)
+        labeller = OutcomeLabeller(
+            loaded,
+            judge,
+            scorer_name=name,
+            continue_with=continue_with,
+            scope=label,
+            batch_size=batch_size,
+            arbiter=load_scorer(arbiter, loaded) if arbiter else None,
+        )
+        kept = on_interrupt(lambda: f"the labels made so far in {out}; the same command goes on")
+        with kept, progress("label", len(recorded), "rollouts") as step:
+            labels = label_file(labeller, recorded, rows, out, step)
     _print_report(complementarity(labels), out, json)
 
 

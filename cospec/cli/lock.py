@@ -1,4 +1,4 @@
-"""One process at a time writes into a run directory."""
+"""One process at a time writes into a run directory, or goes on with a file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,27 @@ def sole_writer(directory: Path | None) -> Iterator[None]:
     if directory is None:
         yield
         return
+    with _claimed(directory / LOCK, directory):
+        yield
+
+
+@contextmanager
+def sole_appender(out: Path) -> Iterator[None]:
+    """As `sole_writer`, for one file, by a hidden one beside it; pipes and terminals belong to whoever has them."""
+    if out.exists() and not out.is_file():
+        yield
+        return
+    with _claimed(out.with_name(f".{out.name}.lock"), out):
+        yield
+
+
+@contextmanager
+def _claimed(lock: Path, out: Path) -> Iterator[None]:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / LOCK).open("a+", encoding="utf-8")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("a+", encoding="utf-8")
     except OSError as error:
-        raise ValueError(f"--out {directory} cannot be written ({error.strerror}): name another directory") from error
+        raise ValueError(f"--out {out} cannot be written ({error.strerror}): name another place") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,12 +51,12 @@ def sole_writer(directory: Path | None) -> Iterator[None]:
             file.seek(0)
             who = file.read().strip() or "another one"
             raise ValueError(
-                f"process {who} is writing to {directory}: wait until it has ended, stop it, or name another --out"
+                f"process {who} is writing to {out}: wait until it has ended, stop it, or name another --out"
             ) from error
         except OSError as error:
             # Some network file systems have no locks; that is no reason not to use them.
             typer.echo(
-                f"cospec: warning: {directory} cannot be locked ({error.strerror}): start nothing else there", err=True
+                f"cospec: warning: {out} cannot be locked ({error.strerror}): start nothing else there", err=True
             )
         file.truncate(0)
         file.write(f"{os.getpid()} on {platform.node()}\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cospec.cli.lock import sole_appender
 from cospec.cli.methods import check_methods
 from cospec.cli.options import (
     ArbiterOption,
@@ -105,12 +106,13 @@ def command(
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of
 
-    loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
-    engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
-    claim(out, loaded, arbiter, choice.name, options.drafter or "model")
-    requests = requests_of(loaded, rows, raw=raw)
-    kept = recorded_rollouts(out, requests, engine.settings)
-    new, seconds = _decode(engine, requests, {rollout.id for rollout in kept}, out)
+    with sole_appender(out):
+        loaded = loading.load_pair_from_options(pair, draft, target, device, dtype, attn, draft_use=use)
+        engine = options.engine(loaded, loading.rule_from_options(choice, loaded))
+        claim(out, loaded, arbiter, choice.name, options.drafter or "model")
+        requests = requests_of(loaded, rows, raw=raw)
+        kept = recorded_rollouts(out, requests, engine.settings)
+        new, seconds = _decode(engine, requests, {rollout.id for rollout in kept}, out)
     Outgrown(loaded).say_of(new)
     report(_summary(out, kept, new, seconds, engine.settings.bonus), json)
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from model_dirs import ROOT, assert_refused, read_rows, run_here, write_pair, write_rows
 
+from cospec.cli.lock import sole_appender
 from cospec.cli.methods import Pinned, pinned_drafter, pinned_rule
 from cospec.decode_file import DecodeConfig, write_decode_file
 from cospec.engine.heads.judge import JudgeHead, save_judge
@@ -132,6 +133,20 @@ def test_a_head_of_another_target_is_refused(folder: Path, tmp_path: Path) -> No
     write_pair(tmp_path / "other", seed=5)
     words = ["generate", "--pair", tmp_path / "other" / "PAIR.yaml", "--rule", f"judge:{folder / 'judge'}", "w9 w10"]
     assert_refused(run_here(*words), "was made for another target: a target with other weights")
+
+
+def test_a_second_process_on_one_file_is_refused(folder: Path, tmp_path: Path) -> None:
+    common = ["--pair", folder / "pair" / "PAIR.yaml", "--prompts", folder / "rows.jsonl"]
+    rollouts, labels = tmp_path / "rollouts.jsonl", tmp_path / "labels.jsonl"
+    decode = ["rollout", *common, *COMMON, "--out", rollouts]
+    label = ["label", *common, "--rollouts", rollouts, "--out", labels, "--scorer", "exact"]
+    for words, out in ((decode, rollouts), (label, labels)):
+        with sole_appender(out):
+            assert_refused(run_here(*words), f"process {os.getpid()} on", f"is writing to {out}", "name another --out")
+        assert not out.exists()
+        assert run_here(*words).exit_code == 0
+        # What is there goes on, also beside another command's file.
+        assert run_here(*words).exit_code == 0
 
 
 @pytest.mark.slow

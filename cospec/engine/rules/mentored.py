@@ -43,14 +43,14 @@ def mentored_rows(p: Tensor, q: Tensor, budget: float, *, optimal: bool = False)
     """
     if budget == 0.0:
         return p
-    rows = p.reshape(-1, p.shape[-1]), q.reshape(-1, q.shape[-1])
+    all_p, all_q = p.reshape(-1, p.shape[-1]), q.reshape(-1, q.shape[-1])
     # Sampling leaves few tokens of many. A GPU would have to wait to know how many, and sorts all of them as fast.
-    places = _possible(*rows) if p.device.type == "cpu" else None
+    places = _possible(all_p, all_q) if p.device.type == "cpu" else None
     if places is None:
-        found = _solve(*rows, budget, optimal=optimal)
+        found = _solve(all_p, all_q, budget, optimal=optimal)
     else:
-        few = _solve(*(row.gather(-1, places) for row in rows), budget, optimal=optimal)
-        found = torch.zeros_like(rows[0]).scatter_(-1, places, few)
+        few = _solve(all_p.gather(-1, places), all_q.gather(-1, places), budget, optimal=optimal)
+        found = torch.zeros_like(all_p).scatter_(-1, places, few)
     return found.reshape(p.shape)
 
 
