@@ -10,6 +10,7 @@ import typer
 from cospec.cli import eval_options as own
 from cospec.cli import problem_options as problems
 from cospec.cli.decode_option import DecodeFileOption, settings_from_file
+from cospec.cli.isolation import IsolationOption
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -59,6 +60,7 @@ def command(
     repeats: own.RepeatsOption = 1,
     workers: problems.WorkersOption = 1,
     confirm_run_unsafe_code: problems.ConsentOption = False,
+    minimum_isolation: IsolationOption = None,
     max_failed_share: problems.FailedShareOption = 0.05,
     margin: own.MarginOption = 0.02,
     oracle_branch: own.OracleOption = 0,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cospec.cli.isolation import Level, say_isolation
 from cospec.cli.methods import describe_rows
 from cospec.cli.problem_options import ProblemOptions
 from cospec.prompt_rows import PromptRow, common_task, load_prompt_rows
@@ -40,7 +41,7 @@ class LoadedTask:
 def load_eval_tasks(options: ProblemOptions) -> list[LoadedTask]:
     """All tasks with their rows; ValueError before any model is loaded for what cannot be scored."""
     if options.prompts is not None:
-        loaded = [_from_file(options.prompts, options.scorer)]
+        loaded = [_from_file(options.prompts, options)]
     else:
         names = [split_of(text)[0] for text in options.task or []]
         paths, nums = data_paths(options.data or [], names), problem_nums(options.num or [], names)
@@ -53,16 +54,18 @@ def load_eval_tasks(options: ProblemOptions) -> list[LoadedTask]:
     # A scorer of the user's own may run programs as well.
     if options.confirm_run_unsafe_code and not any(name == "code" or ":" in name for name in scorers):
         raise ValueError("--confirm-run-unsafe-code is given and no task here has programs to run: drop it")
+    if options.minimum_isolation is not None and "code" not in scorers:
+        raise ValueError("--minimum-isolation is for the scorer 'code', which no task here has: drop it")
     return loaded
 
 
-def _from_file(path: Path, scorer: str | None) -> LoadedTask:
+def _from_file(path: Path, options: ProblemOptions) -> LoadedTask:
     rows = load_prompt_rows(path, require_gold=True)
     tasks = {row.task for row in rows}
     name = next(iter(tasks)) if len(tasks) == 1 else None
-    scorer = scorer or _scorer_of(common_task(rows))
+    scorer = options.scorer or _scorer_of(common_task(rows))
     _require_readable_golds(rows, scorer)
-    return _loaded(name or path.stem, rows, scorer, {"file": path.name})
+    return _loaded(name or path.stem, rows, scorer, {"file": path.name}, options.minimum_isolation)
 
 
 def _require_readable_golds(rows: Sequence[PromptRow], scorer: str) -> None:
@@ -99,7 +102,8 @@ def _from_task(text: str, paths: Mapping[str, Path], nums: Mapping[str, int], op
         )
     if options.scorer is not None:
         _require_readable_golds(found.rows, options.scorer)
-    return _loaded(text, found.rows, options.scorer or _required(found.info.scorer, name), found.info.to_json())
+    scorer = options.scorer or _required(found.info.scorer, name)
+    return _loaded(text, found.rows, scorer, found.info.to_json(), options.minimum_isolation)
 
 
 def _required(scorer: str | None, task: str) -> str:
@@ -108,13 +112,16 @@ def _required(scorer: str | None, task: str) -> str:
     return scorer
 
 
-def _loaded(name: str, rows: Sequence[PromptRow], scorer: str, info: Mapping[str, Any]) -> LoadedTask:
+def _loaded(
+    name: str, rows: Sequence[PromptRow], scorer: str, info: Mapping[str, Any], minimum: Level | None
+) -> LoadedTask:
     from cospec.evaluation import EvalTask
     from cospec.scoring.registry import scorer_for, scorer_name
 
     scorer = scorer_name(scorer)
     task = EvalTask(name, tuple(rows), scorer_for(scorer), scorer, scorer in _PARALLEL)
-    return LoadedTask(task, {**info, "scorer": scorer, **_source(scorer), **_isolation(scorer), **describe_rows(rows)})
+    isolation = {"isolation": say_isolation(minimum).to_json()} if scorer == "code" else {}
+    return LoadedTask(task, {**info, "scorer": scorer, **_source(scorer), **isolation, **describe_rows(rows)})
 
 
 def _source(scorer: str) -> dict[str, Any]:
@@ -122,17 +129,6 @@ def _source(scorer: str) -> dict[str, Any]:
     from cospec.scoring.custom import source_digest
 
     return {"scorer_digest": source_digest(scorer)} if ":" in scorer else {}
-
-
-def _isolation(scorer: str) -> dict[str, Any]:
-    """How far a scorer that runs programs keeps them from the machine."""
-    if scorer != "code":
-        return {}
-    from cospec.scoring.code import isolation_here
-
-    found = isolation_here()
-    typer.echo(f"cospec: generated programs run under {found}", err=True)
-    return {"isolation": found.to_json()}
 
 
 def split_of(text: str) -> tuple[str, str | None]:

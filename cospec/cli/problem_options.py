@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from cospec.cli.isolation import Level
+
 #: What `cospec.scoring.code` looks for before it runs anything.
 CONSENT = "COSPEC_ALLOW_CODE_EXECUTION"
 
@@ -73,6 +75,7 @@ class ProblemOptions(ModelOptions):
     scorer: str | None
     workers: int
     confirm_run_unsafe_code: bool
+    minimum_isolation: Level | None
     max_failed_share: float
     seed: int
 

@@ -6,10 +6,11 @@ import sys
 from collections import Counter
 from contextlib import closing, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cospec.cli.isolation import IsolationOption, say_isolation
 from cospec.cli.options import on_interrupt
 from cospec.cli.stopping import StopSignals
 from cospec.jsonl import dumps
@@ -48,11 +49,6 @@ ConsentOption = Annotated[
     ),
 ]
 
-Level = Literal["limits", "contained", "full"]
-IsolationOption = Annotated[
-    Level | None,
-    typer.Option("--minimum-isolation", help="Refuse to run programs where the machine keeps them in less than that."),
-]
 FailedShareOption = Annotated[
     float,
     typer.Option("--max-failed-share", min=0, max=1, help="Exit code 1 where scoring itself fails more often."),
@@ -89,7 +85,7 @@ def command(
             raise ValueError(f"--minimum-isolation is for the scorer 'code' and this is {name!r}: drop it")
         answers = _answers(rows, task, name, data)
         if name == "code":
-            _say_isolation(minimum_isolation)
+            say_isolation(minimum_isolation)
         found: list[ScoredRow] = []
         kept = on_interrupt(lambda: f"the verdicts printed, of the first {len(found)} of {len(answers)} rows")
         with kept, closing(score_rows(answers, name, workers)) as scored:
@@ -115,16 +111,6 @@ def _ready_scorer(task: str | None, scorer: str | None, consent: bool) -> str:
     with redirect_stdout(sys.stderr):
         scorer_for(name)
     return name
-
-
-def _say_isolation(minimum: Level | None) -> None:
-    """How far programs are kept from this machine; ValueError where that is below ``minimum``."""
-    from cospec.scoring.code import isolation_here
-
-    found = isolation_here()
-    typer.echo(f"cospec: generated programs run under {found}", err=True)
-    if minimum is not None:
-        found.require(minimum)
 
 
 def _answers(rows: Path, task: str | None, scorer: str, data: Path | None) -> list[AnswerRow]:

@@ -7,6 +7,7 @@ import typer
 from cospec.cli import problem_options as problems
 from cospec.cli import sweep_options as own
 from cospec.cli.eval_options import ArbitersOption, MarginOption, RepeatsOption, RescoreOption
+from cospec.cli.isolation import IsolationOption
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -52,6 +53,7 @@ def command(
     repeats: RepeatsOption = 1,
     workers: problems.WorkersOption = 1,
     confirm_run_unsafe_code: problems.ConsentOption = False,
+    minimum_isolation: IsolationOption = None,
     max_failed_share: problems.FailedShareOption = 0.05,
     margin: MarginOption = 0.02,
     c_rel: own.CRelOption = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cospec.cli import problem_options as problems
 from cospec.cli import tune_options as own
 from cospec.cli.eval_options import ArbitersOption
+from cospec.cli.isolation import IsolationOption
 from cospec.cli.options import (
     AttnOption,
     BatchSizeOption,
@@ -44,6 +45,7 @@ def command(
     scorer: ScorerOption = None,
     workers: problems.WorkersOption = 1,
     confirm_run_unsafe_code: problems.ConsentOption = False,
+    minimum_isolation: IsolationOption = None,
     max_failed_share: problems.FailedShareOption = 0.05,
     num_draft_tokens: own.LengthsOption = "1,2,3,4,5,6,8,10",
     probe: own.ProbeOption = 16,

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import pytest
 from model_dirs import assert_refused, read_rows, run_here, run_process, write_arbiter, write_pair, write_rows
 
+from cospec.scoring.code import isolation_here
+
 SCORER = """
 def score(text, row):
     if row["id"] == 5:
@@ -200,6 +202,23 @@ def test_programs_are_run_with_consent_only(files: Files, tmp_path: Path, monkey
     assert result.exit_code == 0, result.output
     assert "generated programs run under isolation" in result.stderr
     assert "level" in json.loads(result.stdout)["settings"]["tasks"]["rows"]["isolation"]
+
+
+@pytest.mark.parametrize("verb", ["eval", "sweep", "tune"])
+def test_programs_are_not_run_in_less_isolation_than_is_asked_for(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setenv("COSPEC_ALLOW_CODE_EXECUTION", "0")
+    monkeypatch.setattr("cospec.scoring.code.isolation_here", lambda: isolation_here(()))
+    rows = [{"id": 1, "prompt": "w9", "gold": "-", "tests": "assert True", "code_prompt": ""}]
+    # There are no models to be loaded.
+    pair = (verb, "--draft", tmp_path / "none", "--target", tmp_path / "none", "--minimum-isolation", "contained")
+    asked = (*pair, *(("--rule", "strict", "--out", tmp_path / "run") if verb == "sweep" else ()))
+    programs = (*asked, "--prompts", write_rows(tmp_path / "rows.jsonl", rows), "--scorer", "code")
+    refused = run_here(*programs, "--confirm-run-unsafe-code")
+    assert_refused(refused, "isolation level 'contained' is asked for")
+    answers = (*asked, "--prompts", files.arguments[4], "--scorer", "exact")
+    assert_refused(run_here(*answers), "--minimum-isolation is for the scorer 'code'", "drop it")
 
 
 def test_a_run_under_other_settings_is_not_mixed_in(files: Files, tmp_path: Path) -> None:
