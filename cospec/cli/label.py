@@ -21,6 +21,7 @@ from cospec.cli.options import (
     on_interrupt,
 )
 from cospec.cli.outputs import check_output
+from cospec.cli.progress import progress
 from cospec.jsonl import dumps, require_file
 from cospec.prompt_rows import common_task, load_prompt_rows
 
@@ -70,7 +71,6 @@ def command(
     rows = load_prompt_rows(prompts, require_gold=True)
     require_file(rollouts, "rollouts")
     from cospec.cli.loading import load_pair_from_options, read_pair_spec
-    from cospec.cli.progress import progress
     from cospec.scoring import scorer_for
     from cospec.scoring.golds import require_readable_golds
 

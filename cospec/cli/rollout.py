@@ -88,10 +88,10 @@ def command(
     attn: AttnOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write complete rollout records of a file of prompts.
+    """Write complete rollout records of a file of prompts, one JSON line each, as they end.
 
-    One JSON line per prompt, in the order in which they end. Prompts whose records are in the file already are left
-    out, so that an interrupted run goes on. The rule is `never` unless told otherwise: what the warm-up is trained on.
+    Prompts whose records are in the file are left out, so that an interrupted run goes on. The rule is `never` unless
+    told otherwise: what the warm-up is trained on.
     """
     given, (rows, out) = locals(), _check_files(prompts, out)
     from cospec.cli import loading
