@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cospec.cli.lock import sole_appender
+from cospec.cli.made_by import claim
 from cospec.cli.methods import check_methods
 from cospec.cli.options import (
     ArbiterOption,
@@ -102,7 +103,6 @@ def command(
     use = options.draft_use([choice])
     spec = loading.read_pair_spec(pair, draft, target, device, dtype, attn, draft_use=use)
     loading.check_passes(compile_mode, packed, spec)
-    from cospec.cli.made_by import claim
     from cospec.engine.rollout_file import recorded_rollouts
     from cospec.evaluation.method import requests_of
 
