@@ -24,7 +24,7 @@ from cospec.evaluation import MethodResult, SampleTiming
 from cospec.evaluation.sweep.directory import read_rows
 from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid, groups_of, points_of, sampling_name
 from cospec.evaluation.sweep.pareto import pareto_front
-from cospec.evaluation.sweep.plots import _draw, plot_cells
+from cospec.evaluation.sweep.plots import _apart, _draw, _labels, plot_cells
 from cospec.evaluation.sweep.row import CellKey, adjusted, cell_row
 from cospec.evaluation.sweep.store import read_table, write_parquet, write_table
 from cospec.evaluation.sweep.table import front_of, print_cells, starved_note
@@ -303,6 +303,23 @@ def test_labels_stay_in_their_panels_and_titles_have_n() -> None:
         box = text.get_window_extent()
         assert panel.x0 <= box.x0 < box.x1 <= panel.x1
         assert panel.y0 <= box.y0 < box.y1 <= panel.y1
+
+
+def test_labels_name_what_differs() -> None:
+    cascades = [f"cascade_opt:alpha={alpha},rows=raw" for alpha in (0, 0.1)]
+    judges = [f"judge:runs/head,threshold={threshold}" for threshold in (0.5, 0.9)]
+    names = ["strict", *cascades, *judges, "fly:theta=0.3,window=2"]
+    shown = ["strict", "cascade_opt:alpha=0", "cascade_opt:alpha=0.1", "judge:threshold=0.5", "judge:threshold=0.9"]
+    assert list(_labels(names).values()) == [*shown, "fly:theta=0.3,window=2"]
+
+
+def test_labels_make_room_for_one_another() -> None:
+    assert _apart([50.0, 100.0], [8.0, 8.0]) == [50.0, 100.0]
+    assert _apart([50.0, 50.0, 51.0], [8.0, 16.0, 8.0]) == [50.0, 62.0, 74.0]
+    assert _apart([0.0, 225.0, 225.0], [8.0, 8.0, 8.0]) == [4.0, 213.0, 221.0]
+    # Too many for a panel.
+    assert _apart([0.0, 100.0, 225.0], [150.0] * 3) == [75.0, 112.5, 150.0]
+    assert _apart([], []) == []
 
 
 def test_judges_that_would_be_called_alike_keep_their_directories() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,8 @@ _AXIS = {"modelled_speedup": "modelled speed-up over the target alone", "clock_s
 _MARKERS = "osD^vP*X<>hp"
 #: Letters in a line of a label: half a panel.
 _LABEL = 36
+#: Points from a panel's lower to its upper end, about, and of a line of a label.
+_PANEL, _LINE = 225.0, 9.0
 _FRONT, _TARGET = "#3a3f47", "#8a8f98"
 
 
@@ -80,29 +82,66 @@ def _panel(axes: Axes, rows: Rows, speed: Speed, looks: Mapping[str, tuple[Any, 
     axes.grid(color="#e3e5e8", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.margins(0.12)
-    short = shown_names(dict.fromkeys(row["method"] for row in front))
+    short = _labels(dict.fromkeys(row["method"] for row in rows))
     names: dict[tuple[float, float], list[str]] = {}
     for row, point in zip(front, points, strict=True):
         names.setdefault(point, []).extend(textwrap.wrap(short[row["method"]], _LABEL, break_on_hyphens=False))
-    for point, lines in names.items():
-        _label(axes, point, "\n".join(lines))
+    _place(axes, names)
 
 
-def _label(axes: Axes, point: tuple[float, float], text: str) -> None:
-    """Beside a point, towards the middle of the panel, where there is room."""
-    on_right, on_top = point[0] > sum(axes.get_xlim()) / 2, point[1] > sum(axes.get_ylim()) / 2
-    axes.annotate(
-        text,
-        point,
-        (-4 if on_right else 4, -5 if on_top else 5),
-        textcoords="offset points",
-        ha="right" if on_right else "left",
-        va="top" if on_top else "bottom",
-        fontsize=6,
-        # Over the front's line, under the marks.
-        zorder=2.5,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-    )
+def _labels(methods: Iterable[str]) -> dict[str, str]:
+    """Names without the parameters that are the same in all methods of a rule, where there are several."""
+    parts = {method: shown.partition(":")[::2] for method, shown in shown_names(methods).items()}
+    by_rule: dict[str, list[set[str]]] = {}
+    for rule, parameters in parts.values():
+        by_rule.setdefault(rule, []).append(set(parameters.split(",")))
+    labels = {}
+    for method, (rule, parameters) in parts.items():
+        others = by_rule[rule]
+        common = set.intersection(*others) if len(others) > 1 else set()
+        own = [text for text in parameters.split(",") if text not in common]
+        labels[method] = ":".join(text for text in (rule, ",".join(own)) if text)
+    return labels
+
+
+def _place(axes: Axes, names: Mapping[tuple[float, float], Sequence[str]]) -> None:
+    """Labels beside their points, towards the middle of the panel, and apart from one another."""
+    low, high = axes.get_ylim()
+    wanted = sorted(names.items(), key=lambda item: item[0][1])
+    at = [(point[1] - low) / (high - low) * _PANEL for point, _ in wanted]
+    centres = _apart(at, [_LINE * len(lines) for _, lines in wanted])
+    for (point, lines), height, centre in zip(wanted, at, centres, strict=True):
+        on_right = point[0] > sum(axes.get_xlim()) / 2
+        axes.annotate(
+            "\n".join(lines),
+            point,
+            (-7 if on_right else 7, centre - height),
+            textcoords="offset points",
+            ha="right" if on_right else "left",
+            va="center",
+            fontsize=6,
+            # Over the front's line, under the marks.
+            zorder=2.5,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": _TARGET, "shrinkA": 0, "shrinkB": 2},
+        )
+
+
+def _apart(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
+    """Centres of labels that are ``wanted`` there, ascending: in the panel, and apart where there is room."""
+    # Where there are too many for the panel, they share it.
+    share = min(1.0, _PANEL / sum(heights)) if heights else 1.0
+    centres: list[float] = []
+    below = 0.0
+    for centre, height in zip(wanted, heights, strict=True):
+        centres.append(max(centre, below + share * height / 2))
+        below = centres[-1] + share * height / 2
+    above = _PANEL
+    for i, height in reversed(list(enumerate(heights))):
+        centres[i] = min(centres[i], above - share * height / 2)
+        above = centres[i] - share * height / 2
+    ends = ((height / 2, _PANEL - height / 2) for height in heights)
+    return [min(max(centre, low), high) for centre, (low, high) in zip(centres, ends, strict=True)]
 
 
 def _legend(figure: Figure, looks: Mapping[str, tuple[Any, str]]) -> None:
