@@ -55,7 +55,10 @@ def load_eval_tasks(options: ProblemOptions) -> list[LoadedTask]:
     if options.confirm_run_unsafe_code and not any(name == "code" or ":" in name for name in scorers):
         raise ValueError("--confirm-run-unsafe-code is given and no task here has programs to run: drop it")
     if options.minimum_isolation is not None and "code" not in scorers:
-        raise ValueError("--minimum-isolation is for the scorer 'code', which no task here has: drop it")
+        raise ValueError(
+            "--minimum-isolation is for the scorer 'code', which no task here has (one of your own keeps programs as "
+            "it likes): drop it"
+        )
     return loaded
 
 

@@ -29,11 +29,14 @@ def sole_writer(directory: Path | None) -> Iterator[None]:
 
 @contextmanager
 def sole_appender(out: Path) -> Iterator[None]:
-    """As `sole_writer`, for one file, by a hidden one beside it; pipes and terminals belong to whoever has them."""
+    """As `sole_writer`, for one file, by a hidden one beside it, which stays.
+
+    Pipes and terminals belong to whoever has them.
+    """
     if out.exists() and not out.is_file():
         yield
         return
-    with _claimed(out.with_name(f".{out.name}.lock"), out):
+    with _claimed((whole := out.resolve()).with_name(f".{whole.name}.lock"), out):
         yield
 
 

@@ -152,11 +152,16 @@ def test_tokens_that_sampling_cuts_off_change_nothing(budget: float, *, optimal:
     # Rows of few tokens, some of one model alone, spread over many places that neither has.
     p, q = pairs(4, zeros=True)
     generator = torch.Generator().manual_seed(1)
-    places = torch.rand(len(p), 40, generator=generator).argsort(-1)[:, :4]
+    places = torch.rand(len(p), 40, generator=generator).argsort(-1)[:, :4].sort(-1).values
     wide_p, wide_q = (row.new_zeros(len(row), 40).scatter_(-1, places, row) for row in (p, q))
     few = mentored_rows(p, q, budget, optimal=optimal)
     wide = mentored_rows(wide_p, wide_q, budget, optimal=optimal)
     assert torch.equal(wide.gather(-1, places), few)
     assert torch.equal(wide.count_nonzero(-1), few.count_nonzero(-1))
-    # As on a device where all tokens are sorted.
-    torch.testing.assert_close(_solve(wide_p, wide_q, budget, optimal=optimal), wide, atol=1e-12, rtol=0)
+    # As on a device where all tokens are sorted, and beside a row that has more tokens.
+    assert torch.equal(_solve(wide_p, wide_q, budget, optimal=optimal), wide)
+    for num in (5, 9, 30):
+        flat = torch.zeros(1, 40, dtype=p.dtype)
+        flat[:, :num] = 1 / num
+        beside = mentored_rows(torch.cat([wide_p, flat]), torch.cat([wide_q, flat.flip(-1)]), budget, optimal=optimal)
+        assert torch.equal(beside[:-1], wide)

@@ -138,6 +138,13 @@ def test_rows_of_many_tokens_are_those_that_a_sort_of_all_gives(sampling: Sampli
         assert torch.equal(processed_rows(row[None], sampling)[0], rows[i]), "a row depends on its neighbours"
 
 
+def test_rows_of_many_tokens_equal_a_simple_reference() -> None:
+    logits = 3 * random_logits(3, 5000)
+    for sampling in (Sampling(0.6, 0, 0.9), Sampling(1.0, 60, 0.9, 0.02)):
+        expected = torch.tensor([simple_row(row, sampling) for row in logits.tolist()])
+        torch.testing.assert_close(processed_rows(logits, sampling), expected, atol=1e-6, rtol=1e-5)
+
+
 def test_only_rows_whose_likeliest_tokens_do_not_tell_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = random_logits(5, 6000)
     # Of equal tokens those of the smallest ids stay, which the likeliest ones need not hold; so flat a row needs more.

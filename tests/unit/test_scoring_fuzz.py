@@ -71,12 +71,13 @@ def check_fuzz(num_strings: int, seed: int) -> None:
     begin = time.monotonic()
     counts, longest = attack(scorer, num_strings, seed)
     duration = time.monotonic() - begin
-    grown_mb = (peak_mb(CPU) or 0.0) - mb_before if mb_before else 0.0
-    print(f"\n{num_strings} strings, {dict(counts)}, {duration:.0f} s, longest {longest:.1f} s, {grown_mb:.0f} MB more")
+    grown_mb = (peak_mb(CPU) or 0.0) - mb_before if mb_before else None
+    memory = "memory not measured" if grown_mb is None else f"{grown_mb:.0f} MB more"
+    print(f"\n{num_strings} strings, {dict(counts)}, {duration:.0f} s, longest {longest:.1f} s, {memory}")
     assert counts.total() == num_strings
     assert counts["wrong"] > num_strings / 2, "the strings do not reach the comparison"
     assert counts["timeout"] + counts["error"] < 0.05 * num_strings, counts
-    assert grown_mb < 300
+    assert grown_mb is None or grown_mb < 300
     worker = scorer._process.pid
     scorer.close()
     assert worker is None or not psutil.pid_exists(worker)

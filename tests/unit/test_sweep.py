@@ -313,6 +313,13 @@ def test_labels_name_what_differs() -> None:
     assert list(_labels(names).values()) == [*shown, "fly:theta=0.3,window=2"]
 
 
+def test_labels_tell_two_judges_apart() -> None:
+    judges = [f"judge:runs/{name}/last,threshold={threshold}" for name, threshold in (("a", 0.5), ("b", 0.9))]
+    assert list(_labels(judges).values()) == ["judge:last,threshold=0.5", "judge:last,threshold=0.9"]
+    judges = [f"judge:runs/{name},threshold={threshold}" for name in "ab" for threshold in (0.5, 0.9)]
+    assert list(_labels(judges).values()) == [judge.replace("runs/", "") for judge in judges]
+
+
 def test_labels_make_room_for_one_another() -> None:
     assert _apart([50.0, 100.0], [8.0, 8.0]) == [50.0, 100.0]
     assert _apart([50.0, 50.0, 51.0], [8.0, 16.0, 8.0]) == [50.0, 62.0, 74.0]

@@ -289,15 +289,13 @@ def test_rounds_of_the_engine_are_timed_at_every_k() -> None:
 def test_long_runs_take_fewer_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = family_pair("llama", "sdpa")
     requests = [Request(i, prompt) for i, prompt in enumerate(random_prompts(5, 9, 2))]
-    turns: list[int] = []
     for enough, expected in ((3600.0, NUM_TURNS), (0.0, 3)):
         monkeypatch.setattr("cospec.evaluation.tune.rounds._ENOUGH_S", enough)
-        turns.clear()
-        found = measure_rounds(
-            pair, requests, [1, 3], Sampling(), batch_size=2, on_turn=lambda: turns.append(len(turns))
-        )
-        # Runs of the target alone and at two K, of two texts each.
-        assert (len(turns), found.num_texts) == (expected, expected * 3 * 2)
+        turns: list[int] = []
+        found = measure_rounds(pair, requests, [1, 3], Sampling(), batch_size=2, on_turn=turns.append)
+        assert sum(turns) == NUM_TURNS
+        # Runs of the target alone and at two K, of two texts each; the first of each does not count.
+        assert (found.num_runs, found.num_texts) == (expected - 1, expected * 3 * 2)
 
 
 def test_default_candidates_exist_and_do_something() -> None:

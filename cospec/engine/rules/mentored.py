@@ -55,10 +55,10 @@ def mentored_rows(p: Tensor, q: Tensor, budget: float, *, optimal: bool = False)
 
 
 def _possible(p: Tensor, q: Tensor) -> Tensor | None:
-    """(R, M): where p or q (R, V) is not 0, with other places in rows that have fewer; None where M is not small."""
+    """(R, M): where p or q (R, V) is not 0, ascending, with other places in rows that have fewer; None for large M."""
     possible = (p > 0) | (q > 0)
     most = int(possible.sum(-1).max()) if len(p) else 0
-    return possible.byte().topk(most).indices if 0 < 4 * most < p.shape[-1] else None
+    return possible.byte().topk(most).indices.sort(-1).values if 0 < 4 * most < p.shape[-1] else None
 
 
 def _solve(p: Tensor, q: Tensor, budget: float, *, optimal: bool) -> Tensor:
@@ -79,12 +79,13 @@ def _solve(p: Tensor, q: Tensor, budget: float, *, optimal: bool) -> Tensor:
 class _Clip:
     """The clipped rows of p and q (R, V) as a function of the mass (R, M) that is rejected.
 
-    Both bounds follow from it in closed form between two neighbouring ratios p/q, so that one sort serves all.
+    Both bounds follow from it in closed form between two neighbouring ratios p/q, so that one sort serves all. Tokens
+    that neither has change no bit, wherever they stand.
     """
 
     def __init__(self, p: Tensor, q: Tensor) -> None:
         # Ratios are as exact as the rows are, sums are in float64.
-        ratio, order = (p / q).where((p > 0) | (q > 0), 0.0).sort(-1)
+        ratio, order = (p / q).where((p > 0) | (q > 0), 0.0).sort(dim=-1, stable=True)
         self.p, self.q, ratio = p.double(), q.double(), ratio.double()
         # Sums over the tokens in front of each place, by ascending ratio.
         ordered_p = self.p.gather(-1, order)
@@ -92,8 +93,8 @@ class _Clip:
         self.kl_sum = _sums(torch.xlogy(ordered_p, ratio.masked_fill(ratio == torch.inf, 1.0)))
         #: KL(p || q) (R, 1).
         self.divergence = self.kl_sum[:, -1:].masked_fill(ratio[:, -1:] == torch.inf, torch.inf)
-        self.excluded = self.q.where(p == 0, 0.0).sum(-1, keepdim=True)
-        self.distance = (self.q - self.p).clamp_min(0.0).sum(-1, keepdim=True)
+        self.excluded = _sums(self.q.where(p == 0, 0.0))[:, -1:]
+        self.distance = _sums((self.q - self.p).clamp_min(0.0))[:, -1:]
         # What is rejected if alpha is at a token's ratio, and what is gained if beta is; rounding must not break order.
         rejected = self.q_sum[:, 1:] - self.p_sum[:, 1:] / ratio
         self._rejected = rejected.where(ratio > 0, self.excluded).cummax(-1).values

@@ -91,7 +91,7 @@ def _panel(axes: Axes, rows: Rows, speed: Speed, looks: Mapping[str, tuple[Any, 
 
 def _labels(methods: Iterable[str]) -> dict[str, str]:
     """Names without the parameters that are the same in all methods of a rule, where there are several."""
-    parts = {method: shown.partition(":")[::2] for method, shown in shown_names(methods).items()}
+    parts = {method: method.partition(":")[::2] for method in methods}
     by_rule: dict[str, list[set[str]]] = {}
     for rule, parameters in parts.values():
         by_rule.setdefault(rule, []).append(set(parameters.split(",")))
@@ -101,7 +101,8 @@ def _labels(methods: Iterable[str]) -> dict[str, str]:
         common = set.intersection(*others) if len(others) > 1 else set()
         own = [text for text in parameters.split(",") if text not in common]
         labels[method] = ":".join(text for text in (rule, ",".join(own)) if text)
-    return labels
+    short = shown_names(labels.values())
+    return {method: short[label] for method, label in labels.items()}
 
 
 def _place(axes: Axes, names: Mapping[tuple[float, float], Sequence[str]]) -> None:

@@ -127,6 +127,7 @@ def as_json(
         "target_pass": {str(width): seconds / passes.target_s[1] for width, seconds in passes.target_s.items()},
         "step_s": rounds.step_s,
         "cpu_share": rounds.cpu_share,
+        "num_runs": rounds.num_runs,
         "lengths": [entry.to_json() for entry in gains],
         "acceptance": {
             "num_draft_tokens": longest,

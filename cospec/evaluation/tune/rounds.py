@@ -27,13 +27,15 @@ class RoundCosts:
 
     ``c_rel`` is the drafter's time per token at the largest K by the target's own time in a step. ``cpu_share`` is the
     processor time of this process by the seconds of the runs that these numbers are of, None where another device does
-    the work. All that was decoded for them is ``num_texts`` beginnings of texts, of ``num_tokens`` at most.
+    the work; ``num_runs`` is how many of each there were. All that was decoded for them is ``num_texts`` beginnings of
+    texts, of ``num_tokens`` at most.
     """
 
     step_s: float
     round_s: Mapping[int, float]
     c_rel: float
     cpu_share: float | None = None
+    num_runs: int = 0
     num_texts: int = 0
     num_tokens: int = 0
 
@@ -46,22 +48,23 @@ def measure_rounds(
     *,
     batch_size: int,
     drafter: Drafter | None = None,
-    on_turn: Callable[[], object] = lambda: None,
+    on_turn: Callable[[int], object] = lambda num: None,
 ) -> RoundCosts:
     """The fastest of 5 short runs of each, taking turns, on the first ``batch_size`` of ``requests``.
 
-    The fastest, as whatever else the machine does only adds to a run. Where runs are long, as those of large models
-    are, it is the fastest of 2. ``on_turn`` is called behind each of up to `NUM_TURNS` turns.
+    The fastest, as whatever else the machine does only adds to a run. Once all turns have taken two minutes, as those
+    of large models do, 2 are enough. ``on_turn`` is told how many of `NUM_TURNS` turns are done, or not needed.
     """
     rows = requests[:batch_size]
     found: dict[int, list[_RoundTime]] = {k: [] for k in (0, *lengths)}
     began = time.monotonic()
     for turn in range(NUM_TURNS):
         if turn > _FEWEST and time.monotonic() - began > _ENOUGH_S:
+            on_turn(NUM_TURNS - turn)
             break
         for k, runs in found.items():
             runs.append(_round_time(pair, rows, k, sampling, drafter))
-        on_turn()
+        on_turn(1)
     # The first of each pays for first calls.
     later = {k: runs[1:] for k, runs in found.items()}
     whole = {k: min(run.whole_s for run in runs) for k, runs in later.items()}
@@ -74,6 +77,7 @@ def measure_rounds(
         whole,
         draft / min(run.target_s for run in later[0]),
         cpu_share=busy / seconds if busy else None,
+        num_runs=len(later[0]),
         num_texts=len(rows) * sum(map(len, found.values())),
         num_tokens=len(rows) * sum(run.num_tokens for runs in found.values() for run in runs),
     )
