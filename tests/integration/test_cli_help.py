@@ -1,10 +1,9 @@
-"""The command line as a user meets it: real processes, exit codes, and a help page that costs nothing."""
+"""The command line as a user meets it: real processes, exit codes, and a help page that loads nothing."""
 
 import json
 import re
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -25,16 +24,10 @@ def cospec(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "cospec", *arguments], capture_output=True, text=True, cwd=ROOT)
 
 
-def test_help_lists_every_verb_quickly() -> None:
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        result = cospec("--help")
-        seconds.append(time.perf_counter() - start)
-        assert result.returncode == 0, result.stderr
+def test_help_lists_every_verb() -> None:
+    result = cospec("--help")
+    assert result.returncode == 0, result.stderr
     assert all(re.search(rf"^ *{verb}\b", result.stdout, re.MULTILINE) for verb in VERBS), result.stdout
-    # The best of three: other processes may hold the cores.
-    assert min(seconds) < 0.5
 
 
 def test_help_of_every_verb_imports_nothing_heavy() -> None:
