@@ -78,15 +78,11 @@ def _probes(
 ) -> dict[int, list[Rollout]]:
     """Strict's texts by K: those of the draft model at the largest tell of all others."""
     offered = lengths[-1:] if _is_model(settings) else lengths
-    found: dict[int, list[Rollout]] = {}
+    found = {}
     with progress("tune: strict's texts", len(offered) * len(requests), "texts") as step:
         for k in offered:
-            done: dict[int, Rollout] = {}
             engine = strict.engine(pair, dataclasses.replace(settings, num_draft_tokens=k))
-            for place, rollout in engine.run(requests):
-                done[place] = rollout
-                step()
-            found[k] = [done[place] for place in range(len(requests))]
+            found[k] = engine.rollouts(requests, lambda _: step())
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -131,9 +131,14 @@ class Engine:
             return 0
         return self.settings.num_draft_tokens + (self.settings.bonus == "arbitrated")
 
-    def rollouts(self, requests: Sequence[Request]) -> list[Rollout]:
-        """All requests decoded, in the order given."""
-        done = dict(self.run(requests))
+    def rollouts(
+        self, requests: Sequence[Request], on_rollout: Callable[[Rollout], object] = lambda rollout: None
+    ) -> list[Rollout]:
+        """All requests decoded, in the order given; ``on_rollout`` is told of each as it ends."""
+        done = {}
+        for index, rollout in self.run(requests):
+            done[index] = rollout
+            on_rollout(rollout)
         return [done[index] for index in range(len(requests))]
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:

@@ -95,11 +95,10 @@ def _labels(methods: Iterable[str]) -> dict[str, str]:
     by_rule: dict[str, list[set[str]]] = {}
     for rule, parameters in parts.values():
         by_rule.setdefault(rule, []).append(set(parameters.split(",")))
+    common = {rule: set.intersection(*found) if len(found) > 1 else set() for rule, found in by_rule.items()}
     labels = {}
     for method, (rule, parameters) in parts.items():
-        others = by_rule[rule]
-        common = set.intersection(*others) if len(others) > 1 else set()
-        own = [text for text in parameters.split(",") if text not in common]
+        own = [text for text in parameters.split(",") if text not in common[rule]]
         labels[method] = ":".join(text for text in (rule, ",".join(own)) if text)
     short = shown_names(labels.values())
     return {method: short[label] for method, label in labels.items()}
