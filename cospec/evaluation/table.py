@@ -43,8 +43,8 @@ _AGAINST_COLUMNS = (
 )
 #: Names longer than this are folded; nothing else is, and nothing is cut.
 _NAME_WIDTH = 56
-#: The directories above the one that a spec names: `judge:/runs/a/judge,threshold=0.5`.
-_ABOVE = re.compile(r"(?<=:)[^,]*/(?=[^,/])")
+#: The directory that a spec names, and its last part: `judge:/runs/a/judge,threshold=0.5`.
+_DIRECTORY = re.compile(r"(?<=:)(?:[^,]*/)?([^,/]+)")
 #: Processor time over wall time, below which other processes must have had the core.
 STARVED = 0.93
 
@@ -68,10 +68,13 @@ def wide_console() -> Console:
 
 
 def shown_names(names: Iterable[str]) -> dict[str, str]:
-    """What tables and plots call methods: a directory in a spec by its last part, where that names one method."""
-    short = {name: _ABOVE.sub("", name) for name in names}
-    counts = Counter(short.values())
-    return {name: shown if counts[shown] == 1 else name for name, shown in short.items()}
+    """What tables and plots call methods: a directory in a spec by its last part, where no other one has that part."""
+    found = {name: _DIRECTORY.search(name) for name in names}
+    last_parts = Counter(last for _, last in {(match[0], match[1]) for match in found.values() if match})
+    return {
+        name: name.replace(match[0], match[1], 1) if match and last_parts[match[1]] == 1 else name
+        for name, match in found.items()
+    }
 
 
 def _print_task(name: str, task: Mapping[str, Any], num_tasks: int, console: Console) -> None:

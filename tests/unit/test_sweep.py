@@ -315,7 +315,7 @@ def test_labels_name_what_differs() -> None:
 
 def test_labels_tell_two_judges_apart() -> None:
     judges = [f"judge:runs/{name}/last,threshold={threshold}" for name, threshold in (("a", 0.5), ("b", 0.9))]
-    assert list(_labels(judges).values()) == ["judge:last,threshold=0.5", "judge:last,threshold=0.9"]
+    assert list(_labels(judges).values()) == judges
     judges = [f"judge:runs/{name},threshold={threshold}" for name in "ab" for threshold in (0.5, 0.9)]
     assert list(_labels(judges).values()) == [judge.replace("runs/", "") for judge in judges]
 
@@ -330,8 +330,15 @@ def test_labels_make_room_for_one_another() -> None:
 
 
 def test_judges_that_would_be_called_alike_keep_their_directories() -> None:
-    names = ["judge:runs/a/last,threshold=0.5", "judge:runs/b/last,threshold=0.5", "judge:runs/b/first", "strict"]
-    assert list(shown_names(names).values()) == [names[0], names[1], "judge:first", "strict"]
+    names = [f"judge:runs/{name}" for name in ("a/last,threshold=0.5", "b/last,threshold=0.9", "b/first", "c/first")]
+    assert list(shown_names(names).values()) == names
+    assert list(shown_names(names[1:3]).values()) == ["judge:last,threshold=0.9", "judge:first"]
+    of_one = [f"judge:/runs/a/last,threshold={threshold}" for threshold in (0.5, 0.9)]
+    assert list(shown_names([*of_one, "strict"]).values()) == [
+        "judge:last,threshold=0.5",
+        "judge:last,threshold=0.9",
+        "strict",
+    ]
 
 
 def test_samplings_have_names() -> None:
