@@ -54,6 +54,10 @@ LAWS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "cascade_opt:alpha=-0.2": lambda p, q, gate_p, gate_q: by_row(
         top(gate_q) >= top(gate_p) + 0.2 * variation(p, q), p, q
     ),
+    # So large that rows cut by sampling, whose distance is another, fall otherwise than raw ones.
+    "cascade_opt:alpha=0.8": lambda p, q, gate_p, gate_q: by_row(
+        top(gate_q) >= top(gate_p) - 0.8 * variation(p, q), p, q
+    ),
     "cascade_opt:alpha=0.3,rows=processed": lambda p, q, gate_p, gate_q: by_row(
         top(gate_q) >= top(gate_p) - 0.3 * variation(p, q), p, q
     ),
@@ -131,7 +135,9 @@ def test_contrastive_is_a_product_of_powers_on_its_gate(size: int, beta: float) 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.05, 0.4])
 @pytest.mark.parametrize(
-    "sampling", [Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.7), Sampling(1.0, min_p=0.2)], ids=str
+    "sampling",
+    [Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.7), Sampling(1.0, min_p=0.2), Sampling(0.5, top_p=0.9)],
+    ids=str,
 )
 def test_contrastive_keeps_to_what_the_targets_sampling_leaves_whatever_its_own_gate(
     sampling: Sampling, alpha: float
@@ -142,7 +148,10 @@ def test_contrastive_keeps_to_what_the_targets_sampling_leaves_whatever_its_own_
         step = one_step(f"contrastive:beta=0.5,alpha={alpha}", p, q, sampling=sampling)
         left = step.p > 0
         assert (~left).any()
-        weights = torch.where(left & (p >= alpha * top(p)[:, None]), p**1.5 * q**-0.5, 0.0)
+        # Its gate too is at the temperature in use.
+        tempered = p ** (1 / sampling.temperature)
+        gate = left & (tempered >= alpha * top(tempered)[:, None])
+        weights = torch.where(gate, (p**1.5 * q**-0.5) ** (1 / sampling.temperature), 0.0)
         torch.testing.assert_close(step.law, weights / weights.sum(-1, keepdim=True), atol=1e-5, rtol=0)
         assert (step.law[~left] == 0).all()
 
@@ -496,6 +505,17 @@ def test_the_hard_gates(size: int) -> None:
         assert torch.equal(step.accept == 1, passes), spec
         assert torch.equal(step.residual.argmax(-1), p.argmax(-1)[:, None].expand(-1, size))
         assert passes[torch.arange(len(p)), p.argmax(-1)].all(), "the likeliest token must pass"
+
+
+def test_trt_relaxeds_distance_is_between_the_models_own_probabilities() -> None:
+    """Its rank too: neither depends on temperature and truncation."""
+    for size in SIZES[1:]:
+        p, q = pairs(size, zeros=False)
+        close = (p >= p.sort(-1, descending=True).values[:, 1:2]) & (p >= top(p)[:, None] - 0.3)
+        step = one_step("trt_relaxed:k=2,delta=0.3", p, q, sampling=Sampling(0.4, top_p=0.9))
+        assert torch.equal(step.accept == 1, close)
+        processed = step.p >= top(step.p)[:, None] - 0.3
+        assert not torch.equal(close, close & processed), "the rows do not tell the two apart"
 
 
 def test_of_tied_tokens_only_the_one_that_would_be_written_is_the_likeliest() -> None:

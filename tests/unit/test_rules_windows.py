@@ -86,6 +86,22 @@ def test_fly_sets_its_variants_apart() -> None:
     assert all(not torch.equal(one, other) for one, other in itertools.combinations(accepts, 2))
 
 
+@pytest.mark.parametrize("max_drafts", [WIDTH, WIDTH + 1, WIDTH + 3])
+def test_vllms_window_is_that_of_whole_blocks_also_in_shorter_ones(max_drafts: int) -> None:
+    """A batch near its texts' end is narrower than the engine's K."""
+    p, q = (rows(200, WIDTH, seed) for seed in (1, 2))
+    ids = torch.zeros(200, WIDTH, dtype=torch.long)
+    target_ids = torch.randint(2, (200, WIDTH), generator=torch.Generator().manual_seed(4))
+    view = view_of(p, q, ids, target_ids=target_ids, max_drafts=max_drafts)
+    found, same = (
+        rule_named(f"fly:variant=vllm,theta=0.1{window}").decide(view).accept
+        for window in ("", f",window={min(6, max_drafts - 1)}")
+    )
+    assert torch.equal(found, same)
+    # A window as long as the block, or longer, leaves no mismatch.
+    assert torch.equal(found, view.match) == (max_drafts > WIDTH)
+
+
 BEGIN, END = 4, 5
 
 

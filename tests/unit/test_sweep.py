@@ -233,6 +233,14 @@ def test_a_damaged_table_says_that_it_can_be_removed(tmp_path: Path) -> None:
             read_rows(tmp_path)
 
 
+def test_a_family_of_holms_is_the_cells_of_one_task_and_sampling() -> None:
+    samplings = [dataclasses.asdict(sampling) for sampling in (Sampling(0.0), Sampling(0.6), Sampling(0.6, top_p=0.9))]
+    kinds = [{"task": task, **sampling} for task in ("a", "b") for sampling in samplings]
+    rows = [{**kind, "p": p, "p_adjusted": None} for p in (0.01, 0.04, None) for kind in kinds]
+    found = [row["p_adjusted"] for row in adjusted(rows)]
+    assert found == [0.02] * 6 + [0.04] * 6 + [None] * 6
+
+
 def test_the_table_reads_back_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = dataclasses.replace(KEY, method="target", rule="target", num_draft_tokens=None, parameters=())
     rows = [cell_row(key, TARGET, TARGET, 0.2, 0.02)]

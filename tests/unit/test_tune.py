@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from cospec.evaluation.paired import Ratio
 from cospec.evaluation.scoring import FailureLimit
 from cospec.evaluation.statistics import holm
 from cospec.evaluation.tune.lengths import (
+    LengthGain,
     accepted_along,
     best_gain,
     length_gains,
@@ -34,7 +37,7 @@ from cospec.evaluation.tune.lengths import (
     rounds_along,
     share_accepted,
 )
-from cospec.evaluation.tune.race import Candidate, judge, race
+from cospec.evaluation.tune.race import Candidate, judge, race, speedup
 from cospec.evaluation.tune.rounds import NUM_TURNS, RoundCosts, measure_rounds
 from cospec.evaluation.tune.sequential import Bets, LossTest, least_problems, mean_bounds
 from cospec.prompt_rows import PromptRow
@@ -275,6 +278,15 @@ def test_gains_by_hand() -> None:
     assert best.num_draft_tokens in near_best(gains)
 
 
+def test_ks_within_two_per_cent_of_the_best_are_as_good() -> None:
+    gains = [LengthGain(k, 3.0, 1.0, 2.0, gain, None) for k, gain in ((1, 1.0), (2, 1.475), (3, 1.5), (4, 1.465))]
+    assert best_gain(gains).num_draft_tokens == 3
+    assert near_best(gains) == [2, 3]
+    assert near_best(gains, share=0.5) == [1, 2, 3, 4]
+    # Of equal ones the smaller: it needs less memory, and less of what is drafted goes to waste.
+    assert best_gain([dataclasses.replace(entry, gain=1.5) for entry in gains]).num_draft_tokens == 1
+
+
 def test_rounds_of_the_engine_are_timed_at_every_k() -> None:
     pair = family_pair("llama", "sdpa")
     requests = [Request(i, prompt) for i, prompt in enumerate(random_prompts(5, 9, 7))]
@@ -375,6 +387,39 @@ def test_a_rule_that_ruins_answers_is_dropped_and_strict_stays() -> None:
     assert found.results[0].outcome == "exceeded"
     assert found.results[0].difference < -0.05
     assert found.results[0].bounds[1] < 0
+
+
+def test_the_speed_of_a_candidate_by_hand() -> None:
+    def candidate(num_steps: int, *costs: tuple[int, float, float, float]) -> Candidate:
+        samples = [
+            SimpleNamespace(
+                key=i, num_rounds=rounds, timing=SimpleNamespace(draft_s=draft, target_s=target, arbiter_s=arbiter)
+            )
+            for i, (rounds, draft, target, arbiter) in enumerate(costs)
+        ]
+        found = Candidate(Method("a", rule_named("strict")), LossTest(0.1), num_steps, FailureLimit(0.05, 9))
+        found.samples = samples  # type: ignore[assignment]
+        return found
+
+    reference = candidate(4, (10, 2.0, 6.0, 0.0), (30, 2.0, 6.0, 0.0), (7, 9.0, 9.0, 9.0))
+    # Only the two problems of both count; 20 rounds of theirs on average.
+    plain = candidate(4, (8, 9.0, 9.0, 0.0), (24, 9.0, 9.0, 0.0))
+    assert speedup(plain, reference).value == pytest.approx(20 / 16)
+    # A fifth step is a quarter more drafting, a quarter of the reference's round before; the pass adds a half.
+    arbiter = candidate(5, (8, 1.0, 3.0, 2.0), (24, 1.0, 3.0, 2.0))
+    assert speedup(arbiter, reference).value == pytest.approx(20 / (16 * 1.5 * (1 + 0.25 * 0.25)))
+    assert speedup(candidate(4), reference).value is None
+
+
+def test_answers_whose_scorer_failed_take_no_part_in_a_trial() -> None:
+    pair = family_pair("llama", "sdpa")
+    settings = EvalSettings(num_draft_tokens=4, max_new_tokens=12, batch_size=32)
+    strict, same = Method("strict", rule_named("strict")), Method("same", rule_named("always"), "target")
+    failing = task(lambda text, row: Verdict("error" if row["id"] % 4 == 0 else "right", None, "cannot"))
+    found = race(pair, strict, [same], failing, failing.rows, settings, budget=0.1, chunk=32, max_failed_share=0.5)
+    assert found.results[0].num_failed == found.num_problems / 4
+    assert found.results[0].num_problems == found.num_problems * 3 / 4
+    assert found.results[0].difference == 0.0
 
 
 def test_a_rule_whose_answers_cannot_be_scored_ends_its_own_trial_alone() -> None:
