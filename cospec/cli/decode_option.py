@@ -127,7 +127,14 @@ def warn_of_other_pair(file: Path | None, pair: Pair) -> None:
         return
     config = read_decode_file(file)
     found = config.provenance.get("pair_digest")
-    # A draft model that does not draft was not loaded when the file was made; here another method may need it.
-    drafts = drafter_named(config.provenance.get("drafter", config.drafter)).runs_draft_model
-    if found is not None and found != pair_digest(pair, draft=drafts):
+    drafter = config.provenance.get("drafter", config.drafter)
+    if found is None or not isinstance(drafter, str):
+        return
+    try:
+        # A draft model that does not draft was not loaded when the file was made; here another method may need it.
+        drafts = drafter_named(drafter).runs_draft_model
+    except ValueError:
+        # What it was chosen with, a datastore say, may be gone; what is decoded with is looked at elsewhere.
+        return
+    if found != pair_digest(pair, draft=drafts):
         typer.echo(f"cospec: warning: {file} was chosen for another pair: tune again for this one", err=True)

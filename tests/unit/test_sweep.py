@@ -26,7 +26,7 @@ from cospec.evaluation.sweep.grid import Grid, MethodGrid, SamplingGrid, groups_
 from cospec.evaluation.sweep.pareto import pareto_front
 from cospec.evaluation.sweep.plots import _apart, _draw, _labels, plot_cells
 from cospec.evaluation.sweep.row import CellKey, adjusted, cell_row
-from cospec.evaluation.sweep.store import read_table, write_parquet, write_table
+from cospec.evaluation.sweep.store import read_costs, read_table, write_parquet, write_table
 from cospec.evaluation.sweep.table import front_of, print_cells, starved_note
 from cospec.evaluation.table import shown_names
 
@@ -231,6 +231,14 @@ def test_a_damaged_table_says_that_it_can_be_removed(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(ValueError, match=r"cells.jsonl is damaged .*remove it"):
             read_rows(tmp_path)
+
+
+@pytest.mark.parametrize("c_rel", ["0", "-1", "NaN", "Infinity"])
+def test_costs_that_cannot_be_are_not_read(tmp_path: Path, c_rel: str) -> None:
+    file = tmp_path / "costs.json"
+    file.write_text(f'{{"c_rel": {c_rel}}}')
+    with pytest.raises(ValueError, match="remove it, and the costs are measured anew"):
+        read_costs(file)
 
 
 def test_a_family_of_holms_is_the_cells_of_one_task_and_sampling() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,7 +61,7 @@ def read_costs(path: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if float(found["c_rel"]) > 0:
+        if 0 < float(found["c_rel"]) < math.inf:
             return dict(found)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}): remove it, and the costs are measured anew") from error
