@@ -360,3 +360,5 @@ def test_judges_that_would_be_called_alike_keep_their_directories() -> None:
 def test_samplings_have_names() -> None:
     assert sampling_name(Sampling()) == "temperature=0"
     assert sampling_name(Sampling(0.6, top_k=20, top_p=0.95)) == "temperature=0.6,top_k=20,top_p=0.95"
+    # Two samplings never share a name, and with it a directory.
+    assert sampling_name(Sampling(0.70000001, top_k=1234567)) == "temperature=0.70000001,top_k=1234567"

@@ -141,7 +141,13 @@ def sampling_name(sampling: Sampling) -> str:
     """`temperature=0.6,top_p=0.95`: what is not at its default, and always the temperature."""
     default = Sampling()
     names = [name for name in Sampling.__slots__ if getattr(sampling, name) != getattr(default, name)]
-    return ",".join(f"{name}={getattr(sampling, name):g}" for name in dict.fromkeys(("temperature", *names)))
+    return ",".join(f"{name}={as_text(getattr(sampling, name))}" for name in dict.fromkeys(("temperature", *names)))
+
+
+def as_text(value: float) -> str:
+    """A number in as few digits as tell it from every other one."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def groups_of(grid: Grid, rules: dict[str, str]) -> list[Group]:
