@@ -95,8 +95,8 @@ def choose(grid: Grid) -> dict[str, Chosen]:
 
 
 def _choose(point: Point) -> tuple[str, Chosen]:
+    from cospec.engine.parameters import show
     from cospec.engine.rules import rule_named
-    from cospec.evaluation.sweep.grid import as_text
 
     if point.spec is not None:
         if point.spec.partition(":")[0] == "target":
@@ -108,7 +108,7 @@ def _choose(point: Point) -> tuple[str, Chosen]:
     threshold = _share(given.get("threshold", 0.5))
     choice = choose_rule(None, Path(point.arbiter), threshold)
     name = point.name or Path(point.arbiter).resolve().name
-    return f"{name}:threshold={as_text(threshold)}", Chosen(choice)
+    return f"{name}:threshold={show(threshold)}", Chosen(choice)
 
 
 def _share(value: Any) -> float:

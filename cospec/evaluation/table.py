@@ -70,7 +70,7 @@ def wide_console() -> Console:
 def shown_names(names: Iterable[str]) -> dict[str, str]:
     """What tables and plots call methods: a directory in a spec by its last part, where no other one has that part."""
     found = {name: _DIRECTORY.search(name) for name in names}
-    last_parts = Counter(last for _, last in {(match[0], match[1]) for match in found.values() if match})
+    last_parts = Counter(last for _, last in {match.group(0, 1) for match in found.values() if match})
     return {
         name: name.replace(match[0], match[1], 1) if match and last_parts[match[1]] == 1 else name
         for name, match in found.items()

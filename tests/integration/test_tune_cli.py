@@ -348,6 +348,13 @@ def test_only_another_pair_is_warned_of(tmp_path: Path) -> None:
     other = write_pair(tmp_path / "other", seed=5)
     warned = run_here("eval", "--pair", other, *common, "--decode", file, "--methods", "draft")
     assert (warned.exit_code, "another pair" in warned.stderr) == (0, True), warned.output
+    # What it was chosen with may be gone, or be nonsense: the file is decoded without it.
+    text = file.read_text()
+    for drafter in ("retrieval:/gone", "null", "5"):
+        file.write_text(text.replace("  drafter: ngram:max_match=2", f"  drafter: {drafter}"))
+        assert file.read_text() != text
+        same = run_here("eval", "--pair", pair, *common, "--decode", file, "--methods", "draft")
+        assert (same.exit_code, "another pair" in same.stderr) == (0, False), same.output
 
 
 def test_what_option_and_file_both_say_is_refused(tmp_path: Path) -> None:

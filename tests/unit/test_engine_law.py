@@ -50,11 +50,10 @@ def surprise(pair: Pair, rule: str, sampling: Sampling, num_draft_tokens: int) -
         found = rows[range(len(rows)), list(rollout.output_ids)]
         written = found > -math.inf
         outside += int((~written).sum())
-        rows = rows.masked_fill(rows == -math.inf, 0.0)
-        p = torch.where(rows < 0, rows.exp(), 0.0)
-        mean = (p * rows).sum(-1)
+        p, finite = rows.exp(), rows.masked_fill(rows == -math.inf, 0.0)
+        mean = (p * finite).sum(-1)
         total += float((found - mean)[written].sum())
-        variance += float(((p * rows**2).sum(-1) - mean**2).sum())
+        variance += float(((p * finite**2).sum(-1) - mean**2).sum())
     tokens = sum(len(rollout.output_ids) for rollout in rollouts)
     return total / variance**0.5, outside, tokens / sum(len(rollout.blocks) for rollout in rollouts)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cospec.engine.parameters import show
 from cospec.engine.record import Sampling
 from cospec.engine.rules import RULES
 
@@ -141,13 +142,7 @@ def sampling_name(sampling: Sampling) -> str:
     """`temperature=0.6,top_p=0.95`: what is not at its default, and always the temperature."""
     default = Sampling()
     names = [name for name in Sampling.__slots__ if getattr(sampling, name) != getattr(default, name)]
-    return ",".join(f"{name}={as_text(getattr(sampling, name))}" for name in dict.fromkeys(("temperature", *names)))
-
-
-def as_text(value: float) -> str:
-    """A number in as few digits as tell it from every other one."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
+    return ",".join(f"{name}={show(getattr(sampling, name))}" for name in dict.fromkeys(("temperature", *names)))
 
 
 def groups_of(grid: Grid, rules: dict[str, str]) -> list[Group]:
