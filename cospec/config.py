@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,20 +38,25 @@ def load_config(cls: type[ConfigT], path: str | Path | None, overrides: Sequence
 
 
 def to_yaml(config: Any) -> str:
-    """The resolved config as YAML, which `load_config` reads back to an equal object."""
+    """The resolved config as YAML, which `load_config` reads back to an equal object; `???` is a missing value."""
     return yaml.safe_dump(_plain(dataclasses.asdict(config)), sort_keys=False, allow_unicode=True, width=120)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, Path):
-        return str(value)
+    if isinstance(value, str | Path):
+        return _as_it_stands(str(value))
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def _as_it_stands(text: str) -> str:
+    """A string that is read back as itself and not as an interpolation."""
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
 
 
 def keys_of(path: str | Path) -> list[str]:
@@ -68,6 +74,8 @@ def _read_yaml(path: str | Path) -> dict[str, Any]:
         content = OmegaConf.to_container(OmegaConf.load(file))
     except yaml.YAMLError as error:
         raise ValueError(f"config file {file} is not valid YAML: {error}") from error
+    except OmegaConfBaseException as error:
+        raise ValueError(f"config file {file}: {_first_line(error)}; write \\${{ for a plain ${{") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"config file {file} cannot be read ({error}): it must be a YAML mapping in UTF-8") from error
     if not isinstance(content, dict):

@@ -26,13 +26,18 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Like `read_jsonl`, each object with its 1-based line number (for the reader's own error messages)."""
+def read_numbered_jsonl(path: str | Path, *, torn: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Like `read_jsonl`, each object with its 1-based line number (for the reader's own error messages).
+
+    With ``torn``, a half-written last line is left out, as `drop_torn_tail` would cut it.
+    """
     file = require_file(path, "JSON Lines file")
     # Binary iteration splits on b"\n" only, and lets a decoding error name its line.
     with open_rows(file) as lines:
         for number, line in enumerate(lines, start=1):
             body = line.removeprefix(_BOM) if number == 1 else line
+            if torn and not body.endswith(b"\n") and not _is_row(body) and _is_begun(body):
+                return
             if body.strip(_BLANK):
                 yield number, _parse_line(body, f"{file}:{number}")
 
@@ -139,12 +144,15 @@ def drop_torn_tail(path: str | Path) -> int:
     tail = content[start:]
     if not tail or _is_row(tail):
         return 0
-    # A kill leaves the beginning of a row or, on some file systems, zeros.
-    begun = tail.startswith(b'{"') or tail == b"{" or not tail.strip(b"\0")
-    if not begun or (start and not _is_row(content.partition(b"\n")[0])):
+    if not _is_begun(tail) or (start and not _is_row(content.partition(b"\n")[0])):
         raise ValueError(f"{file} does not hold JSON lines: it is not what a run left, so name another file")
     os.truncate(file, start)
     return len(tail)
+
+
+def _is_begun(tail: bytes) -> bool:
+    """Whether a kill may have left it: the beginning of a row or, on some file systems, zeros."""
+    return tail.startswith(b'{"') or tail == b"{" or not tail.strip(b"\0")
 
 
 def _is_row(line: bytes) -> bool:

@@ -38,11 +38,16 @@ def rule_from_file(file: Path, values: Mapping[str, Any], written: Collection[st
 
     ValueError naming both places where an option and the file say the same, and for an arbiter that has changed.
     """
+    from cospec.engine.rules import rule_named
+
     config = _read(file, values, _RULE | _SHARED, written)
     own: dict[str, Any] = {name: getattr(config, name) for name in ("threshold", "bonus")}
     own = {name: value for name, value in own.items() if value is not None}
     own |= {"rule": None if config.arbiter else config.rule, "arbiter": config.arbiter and Path(config.arbiter)}
-    return {**values, **own, **_shared(config, values)}
+    # The target alone has one for the methods that an evaluation compares it with.
+    drafts = config.arbiter is not None or rule_named(config.rule).drafts
+    unused = {} if drafts or "drafter" not in values else {"drafter": None}
+    return {**values, **own, **_shared(config, values), **unused}
 
 
 def settings_from_file(file: Path, values: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
@@ -106,7 +111,12 @@ def _check_digests(file: Path, config: DecodeConfig) -> None:
     }
     for key, (what, digest) in files.items():
         made_with = getattr(config, key)
-        if what is not None and made_with is not None and digest(what) != made_with:
+        found = digest(what) if what is not None and made_with is not None else made_with
+        if found is None:
+            raise ValueError(
+                f"{what} has no files here, and {file} has a {key} of some: bring them back, or drop {key}"
+            )
+        if found != made_with:
             name = key.removesuffix("_digest")
             raise ValueError(f"{name} {what} is not the one that {file} was made with: tune again, or drop its {key}")
 

@@ -229,8 +229,6 @@ class DecodeOptions:
                 use.add("needed")
             elif rule_named(choice.name).drafts:
                 use.add("needed" if drafter.runs_draft_model else "none")
-        if not use and self.drafter is not None:
-            raise ValueError("--drafter is given, but nothing here drafts: drop --drafter")
         return "needed" if "needed" in use else "none" if use else "optional"
 
     def eval_settings(self, repeats: int, *, raw: bool, workers: int) -> EvalSettings:

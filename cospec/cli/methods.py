@@ -55,7 +55,7 @@ def choose_methods(methods: str, arbiters: Sequence[str], threshold: float) -> d
 def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice], *, from_file: bool = False) -> None:
     """ValueError for options of drafting where no method drafts, and for methods that do not go with the options.
 
-    A decode config has K (``from_file``) also where its choice is the target alone.
+    A decode config has K and drafter (``from_file``) also where its choice is the target alone.
     """
     from cospec.engine.rules import rule_named
 
@@ -69,6 +69,7 @@ def check_methods(options: DecodeOptions, choices: Mapping[str, RuleChoice], *, 
     useless = {
         "--bonus": options.bonus is not None and all(map(or_, alone, own_bonus)),
         "--cost-ratio": options.cost_ratio is not None and all(alone),
+        "--drafter": not from_file and options.drafter is not None and all(alone),
         "--num-draft-tokens": not from_file and options.num_draft_tokens != 5 and all(alone),
     }
     for option in [option for option, is_useless in useless.items() if is_useless]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cospec.jsonl import require_plain_name
@@ -23,3 +23,12 @@ def check_directory(out: Path | None) -> None:
     """ValueError where --out, which is to be a directory, is something else."""
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file: name a directory")
+
+
+def check_files_within(out: Path, names: Iterable[str]) -> None:
+    """ValueError where --out has a directory in place of one of the files that are written there."""
+    for path in (out / name for name in names):
+        if path.is_dir():
+            raise ValueError(
+                f"{path} is a directory, and a file of that name is written: move it, or name another --out"
+            )

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cospec.evaluation.sweep.grid import Group
     from cospec.pair import Pair
 
-COSTS = "costs.json"
 #: The settings that decide what a pass costs.
 _DECIDE = ("pair_digest", "device", "dtype", "attn", "batch_size", "packed", "drafter", "drafter_digest")
 
@@ -25,7 +24,8 @@ def c_rel_of(
 ) -> float:
     """A draft step's time by a target step's; measured anew where settings or machine are others than before."""
     from cospec.evaluation.run_settings import ENVIRONMENTS
-    from cospec.evaluation.sweep.store import read_costs
+    from cospec.evaluation.sweep.store import COSTS, read_costs
+    from cospec.evaluation.table import STARVED
 
     if options.c_rel is not None:
         return options.c_rel
@@ -39,6 +39,13 @@ def c_rel_of(
     if found is None:
         found = _measured(options, pair, groups, rows) | {"measured_with": measured_with}
         write_json_atomic(options.out / COSTS, found)
+    share = found.get("cpu_share")
+    if settings["device"] == "cpu" and share is not None and share < STARVED:
+        typer.echo(
+            f"cospec: warning: c_rel {found['c_rel']:.3f} was measured with {share:.0%} of a core: the machine was "
+            f"busy, and modelled speeds rest on it; remove {options.out / COSTS} to measure again, or give --c-rel",
+            err=True,
+        )
     return float(found["c_rel"])
 
 
@@ -48,18 +55,23 @@ def _measured(options: SweepOptions, pair: Pair, groups: Sequence[Group], rows: 
     from cospec.evaluation.method import requests_of
     from cospec.evaluation.tune.rounds import measure_rounds
 
-    lengths = sorted({group.num_draft_tokens for group in groups if group.num_draft_tokens})
+    # A block is never longer than the text may be.
+    lengths = sorted(
+        {min(group.num_draft_tokens, options.max_new_tokens) for group in groups if group.num_draft_tokens}
+    )
     rows = rows[: options.batch_size]
     costs = measure_passes(pair, len(rows), [1, *(k + 1 for k in lengths)])
-    drafter = options.decoding().make_drafter()
+    drafter, cpu_share = options.decoding().make_drafter(), costs.cpu_share
     if drafter.runs_draft_model:
         c_rel = costs.c_rel
     else:
         requests = requests_of(pair, rows, raw=options.raw)
         sampling = groups[0].sampling
-        c_rel = measure_rounds(pair, requests, lengths, sampling, batch_size=len(rows), drafter=drafter).c_rel
+        rounds = measure_rounds(pair, requests, lengths, sampling, batch_size=len(rows), drafter=drafter)
+        c_rel, cpu_share = rounds.c_rel, rounds.cpu_share
     return {
         "c_rel": c_rel,
+        "cpu_share": cpu_share,
         "draft_step_s": costs.draft_step_s,
         "target_s": {str(width): seconds for width, seconds in costs.target_s.items()},
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cospec.cli.options import named_directory
-from cospec.cli.outputs import check_directory
+from cospec.cli.outputs import check_directory, check_files_within
 from cospec.cli.problem_options import DecodingOptions, check_margin
 
 if TYPE_CHECKING:
@@ -116,10 +116,15 @@ class SweepOptions(DecodingOptions):
 
     def check(self) -> None:
         """ValueError for options that contradict each other; loads nothing."""
+        from cospec.evaluation.sweep.store import COSTS, PARQUET, TABLE
+
         self.check_problems()
         if self.out is None and not self.dry_run:
             raise ValueError("a sweep is long work and writes as it goes: add --out RUN_DIR")
         check_directory(self.out)
+        if self.out is not None:
+            pictures = [f"{speed}.png" for speed in SPEEDS]
+            check_files_within(self.out, [TABLE, PARQUET, COSTS, *pictures])
         if self.rescore and self.dry_run:
             raise ValueError("--rescore judges texts and --dry-run does nothing: drop one of the two")
         check_margin(self.margin)

@@ -72,7 +72,7 @@ def _have(directory: Path, seconds: list[float]) -> Counter[tuple[str, str]]:
     """Texts by task and method; their seconds are added to ``seconds``."""
     from cospec.evaluation.run import SAMPLES, read_samples
 
-    samples = read_samples(directory / SAMPLES)
+    samples = read_samples(directory / SAMPLES, torn=True)
     seconds += [sample.timing.active_s for sample in samples]
     return Counter((sample.task, sample.method) for sample in samples)
 

@@ -270,15 +270,16 @@ class _Sweep:
 
 def _check_begun(options: SweepOptions, loaded: Sequence[LoadedTask], groups: Sequence[Group]) -> None:
     """ValueError, before models are loaded, for a directory that this sweep cannot go on with."""
-    from cospec.evaluation.run import check_begun
-    from cospec.evaluation.sweep.directory import check_groups
+    from cospec.evaluation.run import check_settings
+    from cospec.evaluation.sweep.directory import check_groups, check_texts
 
     assert options.out is not None
     tasks = {"tasks": {entry.task.name: {**entry.described, "raw": options.raw} for entry in loaded}}
     check_groups(options.out, _without_own(describe_decoding(options.decoding())) | tasks, rescore=options.rescore)
+    check_texts(options.out, [entry.task for entry in loaded], rescore=options.rescore)
     for group in groups:
         known = describe_decoding(_decoding(options, group)) | {"repeats": repeats_of(group, options)} | tasks
-        check_begun(options.out / group.folder, known, [entry.task for entry in loaded], rescore=options.rescore)
+        check_settings(options.out / group.folder, known, rescore=options.rescore)
 
 
 def _without_own(settings: Mapping[str, Any]) -> dict[str, Any]:

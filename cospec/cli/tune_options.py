@@ -83,6 +83,11 @@ class TuneOptions(DecodingOptions):
             raise ValueError(f"--budget is {self.budget}: it is in points of accuracy, above 0, such as 1.0")
         if not 0.5 <= self.confidence < 1:
             raise ValueError(f"--confidence is {self.confidence}: it lies in [0.5, 1), such as 0.95")
+        if self.lengths[-1] > self.max_new_tokens:
+            raise ValueError(
+                f"--num-draft-tokens offers {self.lengths[-1]}, and texts end at {self.max_new_tokens} tokens: offer "
+                "shorter blocks, or raise --max-new-tokens"
+            )
         if self.out is not None:
             check_output("--out", self.out, [self.prompts])
 

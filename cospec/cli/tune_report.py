@@ -41,8 +41,9 @@ def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
         if numbers["rule"] == "target"
         else f", K = {numbers['num_draft_tokens']}, {numbers['gain_of_choice']:.2f} times as fast as the target alone"
     )
+    busy = " (on a busy machine: its seconds say little)" if numbers["lengths"]["is_busy"] else ""
     rest = f"from {sum(texts.values()) - timed} texts and {timed} beginnings of texts for the clock"
-    typer.echo(f"chosen{kept}: {numbers['rule']}{length}, {rest}")
+    typer.echo(f"chosen{kept}: {numbers['rule']}{length}{busy}, {rest}")
 
 
 def _show_lengths(numbers: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from cospec.cli.stopping import StopSignals
 from cospec.cli.sweep_run import Chosen
 from cospec.cli.tune_candidates import Rows, candidates_of, drafter_warning, split, trial_warning, worth_a_trial
 from cospec.cli.tune_options import TuneOptions
+from cospec.jsonl import dumps
 
 if TYPE_CHECKING:
     from cospec.decode_file import DecodeConfig
@@ -240,17 +241,10 @@ class _Tuner:
     def _config(self, chosen: str) -> DecodeConfig:
         from cospec.decode_file import DecodeConfig
 
-        if chosen == "target":
-            # It drafts nothing: K is for the methods that an evaluation compares it with.
-            return DecodeConfig(
-                rule="target",
-                num_draft_tokens=self.settings.num_draft_tokens,
-                sampling=self.settings.sampling,
-                provenance=self._provenance(chosen),
-            )
         choice = self.chosen[chosen].choice if chosen in self.chosen else None
         arbiter = choice.arbiter.resolve() if choice and choice.arbiter else None
-        rule = pinned_rule(choice.name if choice else "strict")
+        # The target alone drafts nothing: K and drafter are for the methods that an evaluation compares it with.
+        rule = pinned_rule(choice.name if choice else chosen)
         drafter = pinned_drafter(self.options.drafter or "model")
         return DecodeConfig(
             rule=rule.spec,
@@ -276,15 +270,14 @@ class _Tuner:
             "cospec": __version__,
             **{role: model.path for role, model in spec.models.items()},
             "pair_digest": pair_digest(self.pair),
-            # The choice of the target alone rests on it too.
-            "drafter": self.options.drafter or "model",
             "task": self.loaded.task.name,
             "problems_digest": task["problems_digest"],
             "seed": self.options.seed,
             "batch_size": self.options.batch_size,
             "packed": self.options.packed,
             "max_new_tokens": self.options.max_new_tokens,
-            "stop": list(self.options.stop or ()),
+            # As one text: a config could not hold every string of a user's as an entry of its own.
+            "stop": dumps(list(self.options.stop or ())),
             "eos_token_ids": self.options.eos_token_id,
             "best_num_draft_tokens": numbers["num_draft_tokens"],
             "gain_of_strict": round(numbers["gain"], 4),

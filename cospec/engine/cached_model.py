@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cospec.engine.cache import PassCache, SlotCache, cache_argument
+from cospec.engine.grouped_attention import use_grouped_attention
 from cospec.engine.hidden import HiddenStates, Taps
 from cospec.engine.masks import Masks
 
@@ -57,6 +58,7 @@ class CachedModel:
         run: AppendPass | None = None,
         layers: Sequence[int] = (),
     ) -> None:
+        use_grouped_attention()
         self.model = model
         self.device = next(model.parameters()).device
         self.cache = SlotCache(num_rows, capacity, scratch, self.device)

@@ -20,11 +20,13 @@ _REPEATS = 7
 class PassCosts:
     """Seconds of a draft step and of target passes, ``target_s`` by the number of tokens of a row.
 
-    A pair without a draft model has no ``draft_step_s``, and no ratio can be asked for.
+    A pair without a draft model has no ``draft_step_s``, and no ratio can be asked for. ``cpu_share`` is how much of a
+    core the process had while passes were timed, more than 1 on several threads; None where it was not measured.
     """
 
     draft_step_s: float | None
     target_s: Mapping[int, float]
+    cpu_share: float | None = None
 
     @property
     def c_rel(self) -> float:
@@ -46,23 +48,27 @@ class PassCosts:
 def measure_passes(pair: Pair, batch_size: int, widths: Sequence[int], context: int = 128) -> PassCosts:
     """Medians of 7 single passes at ``batch_size`` rows of about ``context`` tokens, as `Engine` calls them.
 
-    All kinds of passes take turns, so that a machine that slows down slows all of them.
+    All kinds of passes take turns, so that a machine that slows down slows all of them. Of a width that no context has
+    room for, the widest pass that fits is timed.
     """
-    widest = max(widths)
-    room = min(pair.draft_context, pair.target_context) - widest
-    length = max(1, min(context, room))
+    room = min(pair.draft_context, pair.target_context) - 1
+    fitting = {width: min(width, room) for width in widths}
+    widest = max(fitting.values())
+    length = min(context, room + 1 - widest)
     target = _Prefilled(pair.target, batch_size, widest, length)
-    passes = {("target", width): target.timed(width) for width in dict.fromkeys(widths)}
+    passes = {("target", width): target.timed(fits) for width, fits in fitting.items()}
     if pair.draft is not None:
         passes["draft", 1] = _Prefilled(pair.draft, batch_size, 1, length).timed(1)
     found: dict[tuple[str, int], list[float]] = {key: [] for key in passes}
+    began, busy = time.perf_counter(), time.process_time()
     for _ in range(_REPEATS + 1):
         for key, once in passes.items():
             found[key].append(once())
+    share = (time.process_time() - busy) / (time.perf_counter() - began)
     # The first of each pays for first calls.
     medians = {key: statistics.median(times[1:]) for key, times in found.items()}
     draft = medians.pop(("draft", 1), None)
-    return PassCosts(draft, {width: seconds for (_, width), seconds in medians.items()})
+    return PassCosts(draft, {width: seconds for (_, width), seconds in medians.items()}, share)
 
 
 def measure_cost_ratio(pair: Pair, batch_size: int, num_draft_tokens: int, context: int = 128) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cospec.engine.metrics import Acceleration, acceleration, ratio
 from cospec.engine.record import Bonus
 from cospec.engine.rules import rule_named
@@ -19,17 +21,20 @@ def steps_of(num_draft_tokens: int, bonus: Bonus | None, rule: str) -> int:
     return num_draft_tokens + reads_draft
 
 
-def c_rel_of(method: MethodResult, target: MethodResult, num_steps: int) -> float | None:
-    """A draft step's seconds in this method's rounds by those of the target alone in its own, one token each.
+def c_rel_of(results: Iterable[MethodResult], target: MethodResult, num_draft_tokens: int) -> float | None:
+    """A draft step's seconds in the rounds of all methods by those of the target alone in its own, one token each.
 
-    Whatever drafts, and with all that the engine does around a pass; None where the method drafts nothing, or no clock
-    ran.
+    One number for all of them, as they share a drafter and a busy moment must not tell them apart. Whatever drafts, and
+    with all that the engine does around a pass; None where no method drafts, or no clock ran.
     """
-    draft, step = method.timing(), target.timing()
-    rounds, passes = method.acceptance().num_rounds, target.acceptance().num_rounds
-    if num_steps == 0 or rounds == 0 or passes == 0:
+    seconds, num_steps = 0.0, 0
+    for result in results:
+        seconds += result.timing().draft_s if result.rule != "draft" else 0.0
+        num_steps += result.acceptance().num_rounds * steps_of(num_draft_tokens, result.bonus, result.rule)
+    passes = target.acceptance().num_rounds
+    if num_steps == 0 or passes == 0:
         return None
-    return ratio(draft.draft_s / (rounds * num_steps), step.target_s / passes)
+    return ratio(seconds / num_steps, target.timing().target_s / passes)
 
 
 def acceleration_of(

@@ -126,15 +126,18 @@ def _match(path: Path, problems: set[str | int], sampled: set[str | int]) -> int
     return len(sampled - {row["id"] for row in rows})
 
 
-def read_samples(path: Path) -> list[Sample]:
-    """The samples of a file, which may be missing; ValueError for one that stands there twice, or is damaged."""
-    return [sample for _, sample in _numbered_samples(path)]
+def read_samples(path: Path, *, torn: bool = False) -> list[Sample]:
+    """The samples of a file, which may be missing; ValueError for one that stands there twice, or is damaged.
+
+    With ``torn``, a last line that a kill has left half written is passed over.
+    """
+    return [sample for _, sample in _numbered_samples(path, torn=torn)]
 
 
-def _numbered_samples(path: Path) -> list[tuple[int, Sample]]:
+def _numbered_samples(path: Path, *, torn: bool = False) -> list[tuple[int, Sample]]:
     found: list[tuple[int, Sample]] = []
     lines: dict[tuple[str, SampleKey], int] = {}
-    for number, row in read_numbered_jsonl(path) if path.exists() else ():
+    for number, row in read_numbered_jsonl(path, torn=torn) if path.exists() else ():
         try:
             sample = sample_from_json(row)
         except ValueError as error:
@@ -149,6 +152,14 @@ def _numbered_samples(path: Path) -> list[tuple[int, Sample]]:
     return found
 
 
+def check_settings(directory: Path, wanted: Mapping[str, Any], *, rescore: bool = False) -> dict[str, Any] | None:
+    """The settings of a directory, None if it has none yet; ValueError where ``wanted``, as far as known, differs."""
+    before = _settings_before(directory)
+    if before is not None:
+        refuse_differences(before, json.loads(dumps(wanted)), directory, rescore=rescore, partial=True)
+    return before
+
+
 def check_begun(
     directory: Path, wanted: Mapping[str, Any], tasks: Sequence[EvalTask], *, rescore: bool = False
 ) -> None:
@@ -157,10 +168,9 @@ def check_begun(
     That is one of other settings, with damaged files, or with samples of what its settings or ``tasks`` do not have.
     """
     path = directory / SAMPLES
-    before = _settings_before(directory)
+    before = check_settings(directory, wanted, rescore=rescore)
     if before is None:
         return
-    refuse_differences(before, json.loads(dumps(wanted)), directory, rescore=rescore, partial=True)
     drop_torn_tail(path)
     rows = {task.name: {row.id for row in task.rows} for task in tasks}
     for number, sample in _numbered_samples(path):

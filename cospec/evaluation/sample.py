@@ -19,6 +19,8 @@ from cospec.scoring.verdict import VerdictKind
 RISK_EDGES = (1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.25, 0.5)
 #: What JSON may hold where a number is wanted.
 _PLAIN: Mapping[type, Any] = {int: int, float: (int, float)}
+#: What may lie below 0 in a sample.
+_SIGNED = frozenset({"id", "reward", "reward_by_outcome"})
 #: A text ends in a loop if a cycle of 1 to this many tokens ...
 MAX_CYCLE = 32
 #: ... makes up its last tokens at least so many times ...
@@ -159,7 +161,25 @@ def sample_from_json(row: Mapping[str, Any]) -> Sample:
                     f"sample {row.get('id')!r} is damaged: {name} is {getattr(record, name)!r:.80}; without its line "
                     "it is decoded again"
                 )
+    if reason := _impossible(found):
+        raise ValueError(f"sample {found.id!r} is damaged: {reason}; without its line it is decoded again")
     return found
+
+
+def _impossible(sample: Sample) -> str | None:
+    """Why no text has these counters, None if one may."""
+    for record in (sample, sample.timing):
+        for name in (field.name for field in dataclasses.fields(record)):
+            value = getattr(record, name)
+            numbers = value if isinstance(value, tuple) else (value,)
+            if name not in _SIGNED and any(isinstance(number, int | float) and number < 0 for number in numbers):
+                return f"{name} is {value!r:.80}"
+    for part, whole in (("num_accepted", "num_drafted"), ("num_kept", "num_mismatches")):
+        if getattr(sample, part) > getattr(sample, whole):
+            return f"{part} is {getattr(sample, part)} and {whole} {getattr(sample, whole)}"
+    if sample.num_tokens and not sample.num_rounds:
+        return f"{sample.num_tokens} tokens were written in no round"
+    return None
 
 
 @functools.cache

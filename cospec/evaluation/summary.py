@@ -132,18 +132,22 @@ def _method(
         "timing": _plain(result.timing())
         | _ratio("speed_ratio", cost.speed if cost else None)
         | _ratio("time_ratio", cost.time if cost else None)
-        | {"model": _acceleration(result, target, k) if target else None},
+        | {"model": _acceleration(result, target, k, c_rel_of(task.results, target, k)) if target else None},
     }
 
 
-def _acceleration(result: MethodResult, target: MethodResult, k: int) -> dict[str, Any] | None:
-    """The acceleration model with c_rel as it was in this run."""
+def _acceleration(result: MethodResult, target: MethodResult, k: int, c_rel: float | None) -> dict[str, Any] | None:
+    """The acceleration model with c_rel as it was in this run, None for a method that drafts nothing."""
     num_steps = steps_of(k, result.bonus, result.rule)
-    c_rel = c_rel_of(result, target, num_steps)
     found = acceleration_of(result, target, num_steps, c_rel)
     if found is None:
         return None
-    return {"c_rel": c_rel, "speedup": found.speedup, "length_factor": found.length, "round_factor": found.rounds}
+    return {
+        "c_rel": c_rel if num_steps else None,
+        "speedup": found.speedup,
+        "length_factor": found.length,
+        "round_factor": found.rounds,
+    }
 
 
 def _paired(paired: PairedAccuracy | None, adjusted: tuple[float, float] | None) -> dict[str, Any] | None:

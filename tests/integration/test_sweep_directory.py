@@ -104,6 +104,84 @@ def test_what_another_k_contradicts_is_found_before_anything_is_decoded(sweep: S
     assert not sweep.samples("k2").exists()
 
 
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (lambda settings: settings.pop("sampling"), "k3/settings.json holds no settings of a sweep's group"),
+        (lambda settings: settings.pop("repeats"), "k3/settings.json holds no settings of a sweep's group"),
+        (lambda settings: settings["methods"].update(strict={}), "k3/settings.json holds no settings"),
+        (
+            lambda settings: settings["methods"]["always"].update(rule="nonsense:x=1"),
+            "k3/settings.json holds no settings",
+        ),
+        (
+            lambda settings: settings["tasks"]["rows"].update(num_problems="3"),
+            "k3/settings.json is not of this directory",
+        ),
+        (lambda settings: settings.update(num_draft_tokens=4), "its settings belong to temperature=0/k4"),
+    ],
+)
+def test_groups_outside_the_grid_are_checked_before_anything_is_decoded(
+    sweep: Sweep, harm: Callable[[dict[str, Any]], None], told: str
+) -> None:
+    sweep.done(lengths="2,3")
+    sweep.samples("k2").unlink()
+    sweep.edit("k3", harm)
+    assert_refused(sweep.run(), told)
+    assert not sweep.samples("k2").exists()
+
+
+def test_texts_outside_the_grid_are_checked_too(sweep: Sweep) -> None:
+    sweep.done(lengths="2,3")
+    samples = sweep.samples("k3")
+    whole = samples.read_text()
+    for old, new, told in (
+        ('"id": 1', '"id": 77', "a sample of problem 77, which this evaluation does not have"),
+        ('"repeat": 0', '"repeat": 5', "a sample of repeat 5"),
+        ('"num_rounds": ', '"num_rounds": -', "is damaged: num_rounds is -"),
+        ('"num_accepted": ', '"num_accepted": 9', "is damaged: num_accepted is 9"),
+    ):
+        samples.write_text(whole.replace(old, new, 1))
+        assert samples.read_text() != whole
+        assert_refused(sweep.run(), "k3/samples.jsonl:", told)
+    samples.write_text(whole)
+    (sweep.out / "temperature=0" / "k3" / "settings.json").unlink()
+    assert_refused(sweep.run(), "k3 holds samples.jsonl without settings.json")
+
+
+@pytest.mark.parametrize("name", ["cells.jsonl", "cells.parquet", "costs.json", "clock_speedup.png"])
+def test_a_directory_in_place_of_a_file_is_refused(sweep: Sweep, name: str) -> None:
+    (sweep.out / name).mkdir(parents=True)
+    assert_refused(sweep.run(), f"out/{name} is a directory")
+
+
+def test_a_block_longer_than_any_text_is_swept(sweep: Sweep) -> None:
+    (row,) = [row for row in sweep.done(rules="strict", lengths="100000") if row["method"] == "strict"]
+    assert (row["num_draft_tokens"], row["num"]) == (100000, 3)
+    costs = json.loads((sweep.out / "costs.json").read_text())
+    assert list(costs["target_s"]) == ["1", "9"]
+    assert costs["cpu_share"] > 0
+
+
+def test_a_busy_machine_is_told_where_its_costs_are_used(sweep: Sweep) -> None:
+    sweep.done()
+    file = sweep.out / "costs.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"cpu_share": 0.4, "c_rel": 0.7}))
+    told = sweep.run()
+    assert "warning: c_rel 0.700 was measured with 40% of a core" in told.stderr
+    assert "was measured with" not in sweep.run("--c-rel", "0.5").stderr
+
+
+def test_a_dry_run_looks_past_a_line_that_a_kill_has_torn(sweep: Sweep) -> None:
+    sweep.done()
+    with sweep.samples("k2").open("a") as file:
+        file.write('{"task": "ro')
+    before = sweep.samples("k2").read_bytes()
+    shown = sweep.run("--dry-run")
+    assert (shown.exit_code, "0 to decode" in shown.stdout) == (0, True), shown.output
+    assert sweep.samples("k2").read_bytes() == before
+
+
 def test_seconds_of_two_machines_are_not_compared(sweep: Sweep) -> None:
     sweep.done(lengths="2,3")
     costs = json.loads((sweep.out / "costs.json").read_text())

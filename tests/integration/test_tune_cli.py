@@ -123,8 +123,15 @@ def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
     assert run_here(*asked, "--methods", "strict", "--decode", file).exit_code == 0
     copies = ["--num", "2", "--probe", "2", "--num-draft-tokens", "2", "--drafter", "ngram", "--out", file]
     assert run_here(*TUNE, *copies).exit_code == 0
-    judged = run_here(*asked, "--methods", "draft", "--decode", file)
-    assert (judged.exit_code, "another pair" in judged.stderr) == (0, False), judged.output
+    config = read_decode_file(file)
+    # K is this drafter's, so methods beside the choice draft with it too; the choice itself needs none.
+    assert (config.rule, config.drafter) == ("target", "ngram")
+    for methods in ("draft", "target", "strict"):
+        judged = run_here(*asked, "--methods", methods, "--decode", file, "--json")
+        assert (judged.exit_code, "another pair" in judged.stderr) == (0, False), judged.output
+        assert json.loads(judged.stdout)["settings"]["drafter"] == "ngram"
+    same = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "8", PROMPT)
+    assert (same.exit_code, same.stdout) == (0, written.stdout), same.output
     # A rule that is not fast enough to make up for it is not chosen either.
     done = run_here(*with_scorer(tmp_path, monkeypatch, "pass"), "--json")
     assert done.exit_code == 0, done.output
@@ -304,6 +311,27 @@ def test_a_decode_config_is_a_method_of_an_evaluation(tmp_path: Path) -> None:
     assert model["speedup"] == pytest.approx(model["length_factor"] * model["round_factor"])
 
 
+def test_a_digest_without_files_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "decode.yaml"
+    file.write_text("rule: cactus:delta=1.0\njudge_digest: abc\nsampling: {temperature: 1.0}\n")
+    told = ("cactus:delta=1.0 has no files here", "drop judge_digest")
+    assert_refused(run_here("generate", "--pair", "tiny", "--decode", file, PROMPT), *told)
+    assert_refused(run_here(*TUNE, "--num", "2", "--num-draft-tokens", "600"), "--num-draft-tokens offers 600")
+
+
+def test_any_text_in_a_decode_config_is_read_as_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "decode.yaml"
+    for text in ("${x}", "${", "???", "\\${oc.env:HOME}"):
+        tune = [*TUNE, "--num", "2", "--probe", "2", "--num-draft-tokens", "2", "--out", file, "--stop", text]
+        done = run_here(*tune)
+        assert done.exit_code == 0, done.output
+        assert json.loads(read_decode_file(file).provenance["stop"]) == [text]
+    written = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "4", PROMPT)
+    assert written.exit_code == 0, written.output
+    file.write_text("rule: strict\nprovenance: {note: '${'}\n")
+    assert_refused(run_here("generate", "--pair", "tiny", "--decode", file, PROMPT), "decode config", "for a plain ${")
+
+
 def test_a_decode_config_decides_its_own_method_alone(tmp_path: Path) -> None:
     pair = write_pair(tmp_path / "pair")
     write_arbiter(tmp_path / "mine", pair)
@@ -348,13 +376,6 @@ def test_only_another_pair_is_warned_of(tmp_path: Path) -> None:
     other = write_pair(tmp_path / "other", seed=5)
     warned = run_here("eval", "--pair", other, *common, "--decode", file, "--methods", "draft")
     assert (warned.exit_code, "another pair" in warned.stderr) == (0, True), warned.output
-    # What it was chosen with may be gone, or be nonsense: the file is decoded without it.
-    text = file.read_text()
-    for drafter in ("retrieval:/gone", "null", "5"):
-        file.write_text(text.replace("  drafter: ngram:max_match=2", f"  drafter: {drafter}"))
-        assert file.read_text() != text
-        same = run_here("eval", "--pair", pair, *common, "--decode", file, "--methods", "draft")
-        assert (same.exit_code, "another pair" in same.stderr) == (0, False), same.output
 
 
 def test_what_option_and_file_both_say_is_refused(tmp_path: Path) -> None:

@@ -120,6 +120,10 @@ def test_costs_are_told_apart() -> None:
     assert list(measured.target_s) == [1, 4]
     assert measured.c_rel > 0
     assert all(seconds > 0 for seconds in measured.target_s.values())
+    assert measured.cpu_share is not None
+    assert measured.cpu_share > 0
+    # Wider than the context: what fits is timed, under the width asked for.
+    assert list(measure_passes(family_pair("llama", "sdpa"), 2, [1, 100000]).target_s) == [1, 100000]
 
 
 def test_a_ratio_is_of_the_same_samples() -> None:

@@ -89,6 +89,14 @@ def test_to_yaml_reads_back_to_an_equal_config(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["${", "${x}", "\\${x}", "\\\\${x} \\", "a\\b ${${x}}", "${oc.env:HOME}", "$${:'\"}\n"]
+)
+def test_to_yaml_reads_back_strings_that_look_like_interpolations(tmp_path: Path, text: str) -> None:
+    run = Run(data=text, tags=[text], kwargs={"a": {"b": [text]}})
+    assert load_config(Run, write(tmp_path / "run.yaml", to_yaml(run)), []) == run
+
+
+@pytest.mark.parametrize(
     ("overrides", "parts"),
     [
         (["optimiser.lerning_rate=1"], ["'optimiser.lerning_rate'", "command line", "'optimiser.learning_rate'"]),

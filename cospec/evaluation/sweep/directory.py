@@ -11,7 +11,7 @@ from typing import Any
 
 from cospec.engine.record import Sampling
 from cospec.evaluation.result import MethodResult
-from cospec.evaluation.run import SAMPLES, SETTINGS, read_samples
+from cospec.evaluation.run import SAMPLES, SETTINGS, check_begun, read_samples
 from cospec.evaluation.run_settings import ENVIRONMENTS, read_settings, refuse_differences
 from cospec.evaluation.sample import Sample
 from cospec.evaluation.sweep.grid import TARGET, Group, parameters_of
@@ -45,6 +45,26 @@ class StoredGroup:
     def key_of_length(self) -> tuple[bool, int, str]:
         """Sorts the target alone before the groups of each K, and these by K."""
         return not self.is_target, len(self.path.name), self.path.name
+
+    def check(self) -> None:
+        """ValueError for settings that no group of a sweep has, or that are another group's."""
+        try:
+            keys = [self.key(method, task) for method in self.settings["methods"] for task in self.settings["tasks"]]
+            numbers = [self.settings["repeats"], *(task["num_problems"] for task in self.settings["tasks"].values())]
+            bonuses = [entry["bonus"] for entry in self.settings["methods"].values()]
+            length = None if self.is_target else self.settings["num_draft_tokens"]
+            folder = Group(Sampling(**self.settings["sampling"]), length, ()).folder
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{self.path / SETTINGS} holds no settings of a sweep's group ({error!r}): restore it from a copy, or "
+                "move its directory away"
+            ) from error
+        sane = keys and all(isinstance(number, int) and number > 0 for number in numbers)
+        if not sane or not all(bonus is None or isinstance(bonus, str) for bonus in bonuses) or folder != self.folder:
+            raise ValueError(
+                f"{self.path / SETTINGS} is not of this directory, or damaged (its settings belong to {folder}): "
+                "restore it from a copy, or move its directory away"
+            )
 
     @property
     def machines(self) -> frozenset[str]:
@@ -87,6 +107,17 @@ def stored_groups(directory: Path) -> list[StoredGroup]:
     """All groups of a sweep's directory, the target alone before each K; ValueError for damaged settings."""
     found = [StoredGroup(file.parent, read_settings(file)) for file in directory.glob(f"temperature=*/*/{SETTINGS}")]
     return sorted(found, key=lambda group: (group.path.parent.name, group.key_of_length))
+
+
+def check_texts(directory: Path, tasks: Sequence[EvalTask], *, rescore: bool) -> None:
+    """ValueError for settings or texts in a sweep's directory that are damaged, or not of the ``tasks`` they name.
+
+    Of every group that lies there, whatever grid it is of: all of them make rows of the table.
+    """
+    for group in stored_groups(directory):
+        group.check()
+    for path in sorted(directory.glob(f"temperature=*/*/{SAMPLES}")):
+        check_begun(path.parent, {}, tasks, rescore=rescore)
 
 
 def check_groups(directory: Path, wanted: Mapping[str, Any], *, rescore: bool) -> None:

@@ -67,14 +67,18 @@ def _looks(rules: Sequence[str]) -> dict[str, tuple[Any, str]]:
 
 def _panel(axes: Axes, rows: Rows, speed: Speed, looks: Mapping[str, tuple[Any, str]]) -> None:
     for row in rows:
-        x, y = row["timing"][speed], row["accuracy"]
-        if x is None or y is None:
+        if not _is_drawn(row, speed):
             continue
+        x, y = row["timing"][speed], row["accuracy"]
         colour, mark = looks.get(row["rule"], (_TARGET, "x"))
-        axes.scatter(x, 100 * y, color=[colour], marker=mark, s=38, zorder=3, linewidths=1.2)
+        # What all others are measured by is not hidden by them.
+        above = row["rule"] in ("target", "strict")
+        axes.scatter(x, 100 * y, color=[colour], marker=mark, s=38, zorder=3.5 if above else 3, linewidths=1.2)
     front = front_of(rows, speed)
     points = [(row["timing"][speed], 100 * row["accuracy"]) for row in front]
     axes.plot(*zip(*points, strict=True), color=_FRONT, linewidth=1, zorder=2) if points else None
+    named = [*front, *(row for row in rows if row["rule"] == "strict" and row not in front and _is_drawn(row, speed))]
+    points = [(row["timing"][speed], 100 * row["accuracy"]) for row in named]
     target = next((row for row in rows if row["rule"] == "target" and row["accuracy"] is not None), None)
     if target:
         axes.axhline(100 * target["accuracy"], color=_TARGET, linestyle="--", linewidth=0.8)
@@ -84,9 +88,13 @@ def _panel(axes: Axes, rows: Rows, speed: Speed, looks: Mapping[str, tuple[Any, 
     axes.margins(0.12)
     short = _labels(dict.fromkeys(row["method"] for row in rows))
     names: dict[tuple[float, float], list[str]] = {}
-    for row, point in zip(front, points, strict=True):
+    for row, point in zip(named, points, strict=True):
         names.setdefault(point, []).extend(textwrap.wrap(short[row["method"]], _LABEL, break_on_hyphens=False))
     _place(axes, names)
+
+
+def _is_drawn(row: Mapping[str, Any], speed: Speed) -> bool:
+    return row["timing"][speed] is not None and row["accuracy"] is not None
 
 
 def _labels(methods: Iterable[str]) -> dict[str, str]:
@@ -120,9 +128,9 @@ def _place(axes: Axes, names: Mapping[tuple[float, float], Sequence[str]]) -> No
             ha="right" if on_right else "left",
             va="center",
             fontsize=6,
-            # Over the front's line, under the marks.
-            zorder=2.5,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            # Over the marks, which show through.
+            zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.7},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": _TARGET, "shrinkA": 0, "shrinkB": 2},
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cospec.jsonl import dumps, read_jsonl, require_file, write_jsonl_atomic
 
-TABLE, PARQUET = "cells.jsonl", "cells.parquet"
+TABLE, PARQUET, COSTS = "cells.jsonl", "cells.parquet", "costs.json"
 
 
 def write_table(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -59,6 +59,7 @@ def read_costs(path: Path) -> dict[str, Any] | None:
     """What was measured before, None if nothing was; ValueError for a damaged file."""
     if not path.exists():
         return None
+    require_file(path, "costs of a sweep")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if 0 < float(found["c_rel"]) < math.inf:
