@@ -111,7 +111,9 @@ def _check_digests(file: Path, config: DecodeConfig) -> None:
     }
     for key, (what, digest) in files.items():
         made_with = getattr(config, key)
-        found = digest(what) if what is not None and made_with is not None else made_with
+        if what is None or made_with is None:
+            continue
+        found = digest(what)
         if found is None:
             raise ValueError(
                 f"{what} has no files here, and {file} has a {key} of some: bring them back, or drop {key}"

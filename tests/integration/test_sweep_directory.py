@@ -116,7 +116,7 @@ def test_what_another_k_contradicts_is_found_before_anything_is_decoded(sweep: S
         ),
         (
             lambda settings: settings["tasks"]["rows"].update(num_problems="3"),
-            "k3/settings.json is not of this directory",
+            "num_problems was '3', now 3",
         ),
         (lambda settings: settings.update(num_draft_tokens=4), "its settings belong to temperature=0/k4"),
     ],

@@ -129,7 +129,7 @@ def test_where_drafting_does_not_pay_the_target_alone_is_chosen(
     for methods in ("draft", "target", "strict"):
         judged = run_here(*asked, "--methods", methods, "--decode", file, "--json")
         assert (judged.exit_code, "another pair" in judged.stderr) == (0, False), judged.output
-        assert json.loads(judged.stdout)["settings"]["drafter"] == "ngram"
+        assert json.loads(judged.stdout)["settings"]["drafter"].startswith("ngram")
     same = run_here("generate", "--pair", "tiny", "--decode", file, "--max-new-tokens", "8", PROMPT)
     assert (same.exit_code, same.stdout) == (0, written.stdout), same.output
     # A rule that is not fast enough to make up for it is not chosen either.

@@ -19,6 +19,6 @@ def test_a_small_drafts_step_costs_its_share_of_a_target_pass_over_a_block(
     draft, target = (tiny_model(tiny_config("llama", num_hidden_layers=num), seed=1) for num in (1, 7))
     for layer in [*draft.model.layers, *target.model.layers]:
         layer.register_forward_pre_hook(lambda _, inputs: done.append(done[-1] + inputs[0].shape[:2].numel()))
-    monkeypatch.setattr(cost, "time", SimpleNamespace(perf_counter=lambda: float(done[-1])))
+    monkeypatch.setattr(cost, "time", SimpleNamespace(perf_counter=lambda: float(done[-1]), process_time=lambda: 0.0))
     ratio = cost.measure_cost_ratio(pair_of(draft, target), 2, num_draft_tokens)
     assert ratio == pytest.approx(1 / (7 * (num_draft_tokens + 1)))
