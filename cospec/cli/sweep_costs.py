@@ -25,7 +25,7 @@ def c_rel_of(
     """A draft step's time by a target step's; measured anew where settings or machine are others than before."""
     from cospec.evaluation.run_settings import ENVIRONMENTS
     from cospec.evaluation.sweep.store import COSTS, read_costs
-    from cospec.evaluation.table import STARVED
+    from cospec.evaluation.table import is_starved
 
     if options.c_rel is not None:
         return options.c_rel
@@ -40,7 +40,7 @@ def c_rel_of(
         found = _measured(options, pair, groups, rows) | {"measured_with": measured_with}
         write_json_atomic(options.out / COSTS, found)
     share = found.get("cpu_share")
-    if settings["device"] == "cpu" and share is not None and share < STARVED:
+    if settings["device"] == "cpu" and is_starved(share):
         typer.echo(
             f"cospec: warning: c_rel {found['c_rel']:.3f} was measured with {share:.0%} of a core: the machine was "
             f"busy, and modelled speeds rest on it; remove {options.out / COSTS} to measure again, or give --c-rel",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,8 +56,11 @@ OutOption = Annotated[
     typer.Option("--out", metavar="RUN_DIR", help="Directory for table and samples; a stopped sweep goes on."),
 ]
 
-#: The speed-ups that `--plot` draws, a file each.
-SPEEDS: tuple[Speed, ...] = ("modelled_speedup", "clock_speedup")
+#: The speed-ups that `--plot` draws, and the file of each.
+PICTURES: Mapping[Speed, str] = {
+    "modelled_speedup": "modelled_speedup.png",
+    "clock_speedup": "clock_speedup.png",
+}
 #: What a grid file may hold, and the options that say the same.
 _IN_FILE = {
     "methods": ("rule", "values", "arbiter"),
@@ -112,7 +115,7 @@ class SweepOptions(DecodingOptions):
     @property
     def makes_plots(self) -> bool:
         """Whether pictures are drawn: they are asked for, or there from before."""
-        return self.plot or (self.out is not None and any((self.out / f"{speed}.png").exists() for speed in SPEEDS))
+        return self.plot or (self.out is not None and any((self.out / name).exists() for name in PICTURES.values()))
 
     def check(self) -> None:
         """ValueError for options that contradict each other; loads nothing."""
@@ -123,8 +126,7 @@ class SweepOptions(DecodingOptions):
             raise ValueError("a sweep is long work and writes as it goes: add --out RUN_DIR")
         check_directory(self.out)
         if self.out is not None:
-            pictures = [f"{speed}.png" for speed in SPEEDS]
-            check_files_within(self.out, [TABLE, PARQUET, COSTS, *pictures])
+            check_files_within(self.out, [TABLE, PARQUET, COSTS, *PICTURES.values()])
         if self.rescore and self.dry_run:
             raise ValueError("--rescore judges texts and --dry-run does nothing: drop one of the two")
         check_margin(self.margin)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cospec.cli.eval_tasks import LoadedTask
-from cospec.cli.sweep_options import SPEEDS, SweepOptions
+from cospec.cli.sweep_options import PICTURES, SweepOptions
 from cospec.jsonl import dumps
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ def report(rows: Sequence[Mapping[str, Any]], options: SweepOptions) -> None:
     if options.makes_plots:
         from cospec.evaluation.sweep.plots import plot_cells
 
-        for speed in SPEEDS:
-            plot_cells(rows, speed, options.out / f"{speed}.png")
-            written.append(f"{speed}.png")
+        for speed, name in PICTURES.items():
+            plot_cells(rows, speed, options.out / name)
+            written.append(name)
     if options.json:
         typer.echo(dumps({"cells": list(rows)}))
     else:

@@ -60,7 +60,7 @@ def choose_length(
     probes = _probes(pair, strict, settings, lengths, requests_of(pair, probe, raw=settings.raw))
     gains = length_gains(probes, passes, costs)
     best = best_gain(gains)
-    is_busy = _warn_of_load(costs, warn)
+    _warn_of_load(costs, warn)
     if best.gain <= 1:
         warn(
             f"no K pays here for strict: with the best, {best.num_draft_tokens}, it is {best.gain:.2f} times as fast "
@@ -69,7 +69,7 @@ def choose_length(
     if len(lengths) > 1 and best.num_draft_tokens == lengths[-1]:
         warn(f"K = {lengths[-1]} is the largest that was offered: offer larger ones")
     c_rel = passes.c_rel if _is_model(settings) else costs.c_rel
-    numbers = {**as_json(gains, probes, passes, costs, c_rel), "near_best": near_best(gains), "is_busy": is_busy}
+    numbers = {**as_json(gains, probes, passes, costs, c_rel), "near_best": near_best(gains)}
     return ChosenLength(best, numbers, probes, costs)
 
 
@@ -90,13 +90,11 @@ def _is_model(settings: EvalSettings) -> bool:
     return settings.drafter is None or settings.drafter.runs_draft_model
 
 
-def _warn_of_load(costs: RoundCosts, warn: Warn) -> bool:
-    from cospec.evaluation.table import STARVED
+def _warn_of_load(costs: RoundCosts, warn: Warn) -> None:
+    from cospec.evaluation.table import is_starved
 
-    is_busy = costs.cpu_share is not None and costs.cpu_share < STARVED
-    if is_busy:
+    if is_starved(costs.cpu_share):
         warn(
             f"this process had {costs.cpu_share:.0%} of a core in the runs that time a round: the machine is busy, and "
             "its seconds say little"
         )
-    return is_busy

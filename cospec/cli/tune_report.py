@@ -26,6 +26,8 @@ _RACE_COLUMNS = (
 
 def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
     """The choice and what it rests on, as tables or as JSON."""
+    from cospec.evaluation.table import is_starved
+
     if options.json:
         typer.echo(dumps(numbers))
         return
@@ -41,7 +43,7 @@ def report(numbers: Mapping[str, Any], options: TuneOptions) -> None:
         if numbers["rule"] == "target"
         else f", K = {numbers['num_draft_tokens']}, {numbers['gain_of_choice']:.2f} times as fast as the target alone"
     )
-    busy = " (on a busy machine: its seconds say little)" if numbers["lengths"]["is_busy"] else ""
+    busy = " (on a busy machine: its seconds say little)" if is_starved(numbers["lengths"]["cpu_share"]) else ""
     rest = f"from {sum(texts.values()) - timed} texts and {timed} beginnings of texts for the clock"
     typer.echo(f"chosen{kept}: {numbers['rule']}{length}{busy}, {rest}")
 

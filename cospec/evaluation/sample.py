@@ -156,24 +156,25 @@ def sample_from_json(row: Mapping[str, Any]) -> Sample:
         raise ValueError(f"sample {row.get('id')!r} is of another version ({error}): evaluate anew") from error
     for record, kind in ((found, Sample), (found.timing, SampleTiming)):
         for name, hint in _hints(kind).items():
-            if not _fits(getattr(record, name), hint):
+            value = getattr(record, name)
+            if not _fits(value, hint) or (name not in _SIGNED and _is_negative(value)):
                 raise ValueError(
-                    f"sample {row.get('id')!r} is damaged: {name} is {getattr(record, name)!r:.80}; without its line "
-                    "it is decoded again"
+                    f"sample {row.get('id')!r} is damaged: {name} is {value!r:.80}; without its line it is "
+                    "decoded again"
                 )
     if reason := _impossible(found):
         raise ValueError(f"sample {found.id!r} is damaged: {reason}; without its line it is decoded again")
     return found
 
 
+def _is_negative(value: Any) -> bool:
+    """Whether a number, or one of a tuple, lies below 0."""
+    lowest = min(value, default=0) if isinstance(value, tuple) else value
+    return isinstance(lowest, int | float) and lowest < 0
+
+
 def _impossible(sample: Sample) -> str | None:
     """Why no text has these counters, None if one may."""
-    for record in (sample, sample.timing):
-        for name in (field.name for field in dataclasses.fields(record)):
-            value = getattr(record, name)
-            numbers = value if isinstance(value, tuple) else (value,)
-            if name not in _SIGNED and any(isinstance(number, int | float) and number < 0 for number in numbers):
-                return f"{name} is {value!r:.80}"
     for part, whole in (("num_accepted", "num_drafted"), ("num_kept", "num_mismatches")):
         if getattr(sample, part) > getattr(sample, whole):
             return f"{part} is {getattr(sample, part)} and {whole} {getattr(sample, whole)}"

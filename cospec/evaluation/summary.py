@@ -76,10 +76,12 @@ def _block(task: TaskResult, k: int, paired: Mapping[str, PairedAccuracy], adjus
     neither = solved_by_neither_alone(draft, draft, target) if draft and target else None
     shares = {result.name: _complementarity(result, draft, target) for result in task.results if _drafts(result)}
     arbiters = {name: shares[name] for name in (result.name for result in task.arbiters)}
+    alone = task.by_rule("target")
+    c_rel = c_rel_of(task.results, alone, k) if alone else None
     return {
         "n": task.num_problems,
         "k": k,
-        "methods": {r.name: _method(r, task, k, paired.get(r.name), adjusted.get(r.name)) for r in task.results},
+        "methods": {r.name: _method(r, task, k, c_rel, paired.get(r.name), adjusted.get(r.name)) for r in task.results},
         "union_accuracy": both.share if both else None,
         "non_nested": only_draft.count if only_draft else None,
         "recovered_share": {name: share["recovered"]["share"] for name, share in arbiters.items()},
@@ -111,7 +113,12 @@ def _share(share: Share | None) -> dict[str, Any] | None:
 
 
 def _method(
-    result: MethodResult, task: TaskResult, k: int, paired: PairedAccuracy | None, adjusted: tuple[float, float] | None
+    result: MethodResult,
+    task: TaskResult,
+    k: int,
+    c_rel: float | None,
+    paired: PairedAccuracy | None,
+    adjusted: tuple[float, float] | None,
 ) -> dict[str, Any]:
     strict, target = task.by_rule("strict"), task.by_rule("target")
     numbers = _plain(result.score())
@@ -132,7 +139,7 @@ def _method(
         "timing": _plain(result.timing())
         | _ratio("speed_ratio", cost.speed if cost else None)
         | _ratio("time_ratio", cost.time if cost else None)
-        | {"model": _acceleration(result, target, k, c_rel_of(task.results, target, k)) if target else None},
+        | {"model": _acceleration(result, target, k, c_rel) if target else None},
     }
 
 

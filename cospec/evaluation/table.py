@@ -59,6 +59,11 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         _print_macro(summary["macro"], console)
 
 
+def is_starved(cpu_share: float | None) -> bool:
+    """Whether a process had so little of a core that its seconds say little; not where no share is known."""
+    return cpu_share is not None and cpu_share < STARVED
+
+
 def wide_console() -> Console:
     """A console as wide as any table that prints names as they are: they are the user's, and may look like markup.
 
@@ -233,7 +238,7 @@ def _troubles(method: Mapping[str, Any]) -> list[str]:
     if method["repetitive"]:
         found.append(f"{method['repetitive']:.1%} of the texts end in a loop")
     share = method["timing"].get("cpu_share")
-    if share is not None and share < STARVED:
+    if is_starved(share):
         found.append(f"had {share:.0%} of a core while it decoded: the machine was busy, and its speed says little")
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 from cospec.engine.record import Sampling
 from cospec.evaluation.sweep.grid import sampling_name
 from cospec.evaluation.sweep.pareto import pareto_front
-from cospec.evaluation.table import STARVED, number, p_value, percent, shown_names, table, wide_console
+from cospec.evaluation.table import is_starved, number, p_value, percent, shown_names, table, wide_console
 
 _COLUMNS = (
     "method",
@@ -61,8 +61,7 @@ def print_cells(rows: Rows) -> None:
 
 def starved_note(rows: Rows) -> str:
     """Why the clock says little of cells that had no whole core while they decoded; empty if all had."""
-    shares = [row["timing"]["cpu_share"] for row in rows if row["timing"]["cpu_share"] is not None]
-    starved = [share for share in shares if share < STARVED]
+    starved = [row["timing"]["cpu_share"] for row in rows if is_starved(row["timing"]["cpu_share"])]
     if not starved:
         return ""
     return (
